@@ -1,0 +1,58 @@
+"""One client's cold start, in a process of its own: `python -m bench.cold_start_child CLIENT BASE_URL SAMPLES`.
+
+Prints CPU seconds for import, first batch and second batch as a JSON line. It imports nothing before the clock runs.
+"""
+
+import json
+import sys
+import time
+from collections.abc import Callable
+
+stages: dict[str, float] = {}
+
+
+def timed(stage: str, work: Callable[[], object]) -> None:
+    before = time.process_time()
+    work()
+    stages[stage] = time.process_time() - before
+
+
+def judge(mode: str, base_url: str, n: int) -> None:
+    timed("import", lambda: __import__("rewardcore"))
+    import rewardcore
+
+    endpoint = rewardcore.Endpoint(base_url, model="judge")
+    first, second = [[rewardcore.Sample(f"{batch}", f"{i}") for i in range(n)] for batch in range(2)]
+    opened: list[rewardcore.Judge] = []
+
+    def open_and_judge() -> None:  # opening is part of the first batch: that is when the client is imported
+        opened.append(rewardcore.open_judge(mode, endpoint))  # type: ignore[call-overload]
+        opened[0].judge(first)
+
+    timed("first batch", open_and_judge)
+    timed("second batch", lambda: opened[0].judge(second))
+    opened[0].close()
+
+
+def ask_peer(client: str, base_url: str, n: int) -> None:
+    timed("import", lambda: __import__(client))
+    import asyncio
+
+    from bench.peers import PEERS
+    from rewardcore import Endpoint
+
+    ask, _ = PEERS[client]
+    endpoint = Endpoint(base_url, model="judge")
+    for stage in ("first batch", "second batch"):
+        messages = [[{"role": "user", "content": f"{stage} {i}"}] for i in range(n)]
+        bodies = [json.dumps({"model": "judge", "messages": each}).encode() for each in messages]
+        timed(stage, lambda bodies=bodies: asyncio.run(ask(endpoint, bodies, 60)))  # type: ignore[misc, arg-type]
+
+
+if __name__ == "__main__":
+    client, base_url, n = sys.argv[1], sys.argv[2], int(sys.argv[3])
+    if client.startswith("rewardcore "):
+        judge(client.removeprefix("rewardcore "), base_url, n)
+    else:
+        ask_peer(client, base_url, n)
+    print(json.dumps(stages))

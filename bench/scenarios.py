@@ -1,0 +1,155 @@
+"""The only definition of what is measured: a registry of frozen scenarios. Runners run them; none has its own workload.
+
+`GRID` is every mode at every size on every backend; `CLAIMS` are the settings of the documents this project started
+from, with their figures beside the ideal; `SWEEP` is one endpoint under rising concurrency. Change a scenario's meaning,
+and its `version` must change with it: histories compare only what is the same.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from bench.latency import Profile
+from rewardcore import Sample
+
+SIZES = (16, 32, 100, 1024)
+Backend = Literal["respx", "loopback", "real"]
+
+#: mode → (rewardcore's mode, its options). Each backend can carry some of them.
+MODES: dict[str, tuple[str, dict[str, Any]]] = {
+    "sync": ("sync", {}),
+    "process": ("process", {"workers": 4}),
+    "asyncio": ("asyncio", {}),
+    "asyncio-httpx": ("asyncio", {"transport": "httpx"}),
+}
+#: respx does not see aiohttp, so the asyncio mode is driven over httpx there.
+BACKEND_MODES: dict[Backend, tuple[str, ...]] = {
+    "respx": ("sync", "process", "asyncio-httpx"),
+    "loopback": ("sync", "process", "asyncio", "asyncio-httpx"),
+    "real": ("sync", "process", "asyncio"),
+}
+#: Full size in virtual time; scaled down a hundredfold where time is real.
+FULL_LATENCY = Profile(latency=2.0)
+SCALED_LATENCY = Profile(latency=0.02)
+
+
+@dataclass(frozen=True)
+class Scenario:
+    """One benchmark: n samples, judged in one mode, against one backend."""
+
+    id: str
+    n: int
+    mode: str
+    backend: Backend
+    profile: Profile = FULL_LATENCY
+    max_concurrent: int | Literal["auto"] = 60
+    distinct: int | None = None
+    cache: bool = False
+    compute: float = 0.0  # seconds the caller computes between submit and result
+    seed: int = 2026
+    version: int = 1
+
+    @property
+    def group(self) -> str:
+        """What stands side by side: the modes of one size. Mocked workers share no clock, so they stand apart."""
+        if "/" not in self.id:
+            return self.id.split("-")[0] if self.id.startswith("sweep") else "source documents"
+        return f"{self.backend} n={self.n}"
+
+    @property
+    def requests(self) -> int:
+        """How many an honest run sends: one for each distinct sample."""
+        return self.n if self.distinct is None else self.distinct
+
+    @property
+    def places(self) -> int:
+        """How many requests can be in flight in this mode."""
+        if self.mode == "sync":
+            return 1
+        if self.mode == "process":
+            return int(MODES["process"][1]["workers"])
+        return self.requests if self.max_concurrent == "auto" else self.max_concurrent
+
+    @property
+    def ideal(self) -> float:
+        """The makespan of a perfect scheduler under constant latency: whole waves, nothing else."""
+        return math.ceil(self.requests / self.places) * self.profile.latency
+
+
+@dataclass(frozen=True)
+class Claim:
+    """A figure from the source documents: how much faster `after` is than `before`, there and ideally."""
+
+    id: str
+    before: str
+    after: str
+    there: str
+    ideal: float
+
+
+def samples_of(scenario: Scenario) -> list[Sample]:
+    """Seeded samples of varied length; with `distinct`, the first ones come again, shuffled among the rest."""
+    draw = random.Random(scenario.seed)
+    words = "the of a number proof answer because step holds sum therefore is equal to nine".split()
+
+    def text(low: int, high: int) -> str:
+        return " ".join(draw.choices(words, k=draw.randint(low, high)))
+
+    distinct = [
+        Sample(f"Question {index}: {text(20, 60)}?", f"Answer {index}: {text(40, 160)}.", ground_truth=str(index))
+        for index in range(scenario.requests)
+    ]
+    repeated = distinct + draw.choices(distinct, k=scenario.n - len(distinct))
+    draw.shuffle(repeated)
+    return repeated
+
+
+def _grid() -> list[Scenario]:
+    return [
+        Scenario(
+            id=f"{backend}/{mode}/{n}",
+            n=n,
+            mode=mode,
+            backend=backend,
+            profile=FULL_LATENCY if backend == "respx" else SCALED_LATENCY,
+        )
+        for backend, modes in BACKEND_MODES.items()
+        for n in SIZES
+        for mode in modes
+    ]
+
+
+_CROWDED = Profile(latency=2.0, concurrency_limit=80, retry_after=1.0)
+_DOCUMENT = Profile(latency=0.7)
+
+_SOURCES = [
+    Scenario("naive-1024", 1024, "sync", "respx"),
+    Scenario("async-1024", 1024, "asyncio-httpx", "respx"),
+    Scenario("async-1024-cached", 1024, "asyncio-httpx", "respx", distinct=256, cache=True),
+    Scenario("three-modes-sync", 100, "sync", "respx", profile=_DOCUMENT),
+    Scenario("three-modes-asyncio", 100, "asyncio-httpx", "respx", profile=_DOCUMENT),
+    Scenario("gpu-wait-sync", 100, "sync", "respx", profile=_DOCUMENT, compute=80.0),
+    Scenario("gpu-wait-asyncio", 100, "asyncio-httpx", "respx", profile=_DOCUMENT, compute=80.0),
+    Scenario("one-level-16", 1024, "asyncio-httpx", "respx", max_concurrent=16),
+    Scenario("two-level-8x16", 1024, "asyncio-httpx", "respx", max_concurrent=128),
+]
+
+SWEEP = [
+    Scenario(f"sweep-{limit}", 1024, "asyncio-httpx", "respx", profile=_CROWDED, max_concurrent=limit)
+    for limit in (1, 10, 20, 60, 80, 128, "auto")
+]
+
+CLAIMS = [
+    Claim("async batch, no cache", "naive-1024", "async-1024", "16×", 1024 / 18),
+    Claim("async batch, cache", "naive-1024", "async-1024-cached", "27×", 1024 / 5),
+    Claim("sync → asyncio, 100 × 0.7 s", "three-modes-sync", "three-modes-asyncio", "7×", 100 / 2),
+    Claim("60 against 20 at once", "sweep-20", "sweep-60", "2.02×", 52 / 18),
+    Claim("two-level 8 × 16 against 1 × 16", "one-level-16", "two-level-8x16", "8×", 8.0),
+]
+
+GRID = _grid()
+REGISTRY: dict[str, Scenario] = {scenario.id: scenario for scenario in [*GRID, *_SOURCES, *SWEEP]}
+SOURCES = [scenario.id for scenario in _SOURCES]

@@ -1,0 +1,122 @@
+"""The end of a benchmark run, for people: modes side by side, the source documents' claims, and the client's costs.
+
+Comparisons are made here and only here, after the check that all compared runs did equal work.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+from bench import records
+from bench.records import Record
+from bench.runner import Run, check_equal_work
+from bench.scenarios import CLAIMS, SOURCES, SWEEP
+
+
+@dataclass
+class Results:
+    """What a session has measured so far."""
+
+    runs: dict[str, Run] = field(default_factory=dict)
+    others: list[Record] = field(default_factory=list)
+    notes: list[tuple[str, list[str]]] = field(default_factory=list)
+
+    @property
+    def is_empty(self) -> bool:
+        return not self.runs and not self.others
+
+    def add(self, run: Run) -> None:
+        self.runs[run.scenario.id] = run
+
+    def note(self, title: str, lines: list[str], figures: list[Record]) -> None:
+        """A measurement that is no run of a scenario's grid: its own few lines, and its records."""
+        self.notes.append((title, lines))
+        self.others.extend(figures)
+
+    def groups(self) -> dict[str, list[Run]]:
+        """Runs of the grid that belong side by side, sync first."""
+        found: dict[str, list[Run]] = {}
+        for run in self.runs.values():
+            if "/" in run.scenario.id:
+                found.setdefault(run.scenario.group, []).append(run)
+        return {group: sorted(runs, key=lambda r: r.scenario.mode != "sync") for group, runs in found.items()}
+
+    def baseline(self, run: Run) -> Run | None:
+        for other in self.groups().get(run.scenario.group, []) if "/" in run.scenario.id else []:
+            if other.scenario.mode == "sync":
+                return other
+        return None
+
+    def records(self) -> Iterator[Record]:
+        for run in self.runs.values():
+            yield from records.records_of(run, self.baseline(run))
+        yield from self.others
+
+
+def render(results: Results) -> Iterator[str]:
+    for group, runs in results.groups().items():
+        check_equal_work(runs)
+        yield from _table(group, _HEADINGS, [_row(run, results.baseline(run)) for run in runs])
+    claims = [row for row in (_claim_row(results, *claim) for claim in _CLAIMS) if row]
+    yield from _table("claims of the source documents", ("claim", "there", "here", "ideal"), claims)
+    sweep = [results.runs[s.id] for s in SWEEP if s.id in results.runs]
+    if sweep:
+        check_equal_work(sweep)
+    rows = [
+        (str(r.scenario.max_concurrent), _seconds(r), str(r.requests), str(r.retried), str(r.peak_in_flight))
+        for r in sweep
+    ]
+    yield from _table("1024 × 2 s, 429 above 80 at once", ("at once", "makespan", "requests", "retries", "peak"), rows)
+    waits = [results.runs[id] for id in SOURCES if id.startswith("gpu-wait") and id in results.runs]
+    yield from _table(
+        "GPU wait: 100 × 0.7 s judged while the caller computes for 80 s",
+        ("mode", "blocked", "there"),
+        [(r.scenario.mode, f"{r.waited:.1f} s", {"sync": "60 s"}.get(r.scenario.mode, "~0 s")) for r in waits],
+    )
+    for title, lines in results.notes:
+        yield ""
+        yield f"── {title}"
+        yield from lines
+
+
+_HEADINGS = ("mode", "makespan", "speed-up", "efficiency", "requests", "peak", "digest")
+_CLAIMS = [(claim.id, claim.before, claim.after, claim.there, claim.ideal) for claim in CLAIMS]
+
+
+def _claim_row(
+    results: Results, name: str, before: str, after: str, there: str, ideal: float
+) -> tuple[str, ...] | None:
+    runs = results.runs
+    if before not in runs or after not in runs:
+        return None
+    slow, fast = runs[before], runs[after]
+    check_equal_work([slow])
+    check_equal_work([fast])
+    if slow.scenario.distinct == fast.scenario.distinct:
+        check_equal_work([slow, fast])
+    assert slow.seconds and fast.seconds
+    measured = f"{slow.seconds / fast.seconds:.1f}× ({slow.seconds:g} s → {fast.seconds:g} s)"
+    return name, there, measured, f"{ideal:.1f}×"
+
+
+def _row(run: Run, baseline: Run | None) -> tuple[str, ...]:
+    speed_up = f"{baseline.seconds / run.seconds:.1f}×" if baseline and baseline.seconds and run.seconds else "–"
+    efficiency = f"{run.efficiency:.1%}" if run.efficiency and run.scenario.backend != "real" else "–"
+    peak = "–" if run.peak_in_flight is None else str(run.peak_in_flight)
+    return run.scenario.mode, _seconds(run), speed_up, efficiency, str(run.requests), peak, run.digest[:8]
+
+
+def _seconds(run: Run) -> str:
+    return "–" if run.seconds is None else f"{run.seconds:.3f} s"
+
+
+def _table(title: str, headings: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[str]:
+    if not rows:
+        return
+    widths = [max(map(len, column)) for column in zip(headings, *rows, strict=True)]
+    yield ""
+    yield f"── {title}"
+    for row in [headings, *rows]:
+        cells = [row[0].ljust(widths[0]), *(cell.rjust(width) for cell, width in zip(row[1:], widths[1:], strict=True))]
+        yield "   ".join(cells).rstrip()

@@ -1,0 +1,90 @@
+"""What judging costs the client, cold and warm, and how near it comes to the ideal; peers in the same run."""
+
+from __future__ import annotations
+
+import importlib.util
+
+import pytest
+
+from bench import client_cost, cold_start, endurance, main_thread
+from bench.latency import Profile
+from bench.peers import PEERS
+from bench.records import record
+from bench.runner import loopback_stage, run
+from bench.scenarios import Scenario
+
+INSTALLED_PEERS = [name for name in PEERS if name not in ("openai", "litellm") or importlib.util.find_spec(name)]
+FULL_CONCURRENCY = Scenario("efficiency-1024", 1024, "asyncio", "loopback", profile=Profile(latency=0.2))
+
+
+def test_cpu_per_sample_beside_the_peers(once, results):
+    costs = once("client CPU", lambda: client_cost.measure(INSTALLED_PEERS, rounds=5))
+    ours, scenario = costs[client_cost.OURS], client_cost.SCENARIO
+    lines, figures = [], [record(scenario, "client CPU", ours.microseconds, "µs/sample", "lower", len(ours.rounds))]
+    for name, cost in costs.items():
+        lines.append(f"{name:20} {cost.microseconds:8.0f} µs    rewardcore is {ours.ratio_to(cost):6.3f} × this")
+        if name != client_cost.OURS:
+            metric = f"client CPU over {name}"
+            figures.append(record(scenario, metric, ours.ratio_to(cost), "×", "lower", len(cost.rounds)))
+    results.note("client CPU a sample, 60 at once, no latency", lines, figures)
+
+
+def test_efficiency_at_60_at_once(once, results):
+    def measure():
+        with loopback_stage(FULL_CONCURRENCY.profile, FULL_CONCURRENCY.seed) as stage:
+            return [run(FULL_CONCURRENCY, stage).efficiency for _ in range(3)]
+
+    efficiencies = once("efficiency", measure)
+    lines = [f"asyncio (aiohttp)    {max(efficiencies):.1%} of the ideal 3.6 s (rounds: {_percents(efficiencies)})"]
+    figure = record(FULL_CONCURRENCY, "efficiency", max(efficiencies), "of the ideal", "higher", len(efficiencies))
+    results.note("1024 × 200 ms, 60 at once", lines, [figure])
+
+
+def test_cold_start(once, results):
+    peers = tuple(name for name in cold_start.PEERS if importlib.util.find_spec(name))
+    costs = once("cold start", lambda: cold_start.measure((*cold_start.CLIENTS, *peers), rounds=2))
+    lines = [f"{'':20} " + "   ".join(f"{stage:>12}" for stage in cold_start.STAGES)]
+    figures = []
+    for client, stages in costs.items():
+        lines.append(f"{client:20} " + "   ".join(f"{stages[stage] * 1e3:9.0f} ms" for stage in cold_start.STAGES))
+        for stage in cold_start.STAGES:
+            figures.append(record(cold_start.SCENARIO, f"{client}: {stage}", stages[stage], "CPU s", "lower", 2))
+    results.note("cold start, 16 samples, CPU in a new process", lines, figures)
+
+
+@pytest.mark.parametrize("background", main_thread.BACKGROUNDS)
+@pytest.mark.parametrize("load", main_thread.LOADS)
+def test_main_thread_beside_judging(once, results, load, background):
+    effect = once("main thread", lambda: main_thread.measure(load, background, pairs=4))
+    line = (
+        f"{load:7} beside a {background:8} loses {effect.loss:6.1%} of its speed, p99 step {effect.p99:5.2f} ×; "
+        f"judging at {effect.efficiency:6.1%} of the ideal; submit {effect.submit_seconds * 1e3:.2f} ms; "
+        f"blocked {effect.waited:.3f} s"
+    )
+    figures = [
+        record(main_thread.SCENARIO, f"{load} beside {background}: {metric}", value, unit, direction, 4)
+        for metric, value, unit, direction in [
+            ("speed lost", effect.loss, "", "lower"),
+            ("p99 step", effect.p99, "×", "lower"),
+            ("efficiency", effect.efficiency, "of the ideal", "higher"),
+            ("submit", effect.submit_seconds, "s", "lower"),
+        ]
+    ]
+    results.note("the caller's own work beside 1024 × 100 ms", [line], figures)
+
+
+def test_memory_of_a_long_stream(once, results):
+    growth = once("endurance", endurance.measure_stream)
+    line = f"{growth.samples:,} samples: {growth.early / 2**20:.1f} MiB after a fifth, {growth.late / 2**20:.1f} MiB at the end"
+    figure = record(endurance.STREAM, "RSS growth", growth.bytes_per_sample, "bytes/sample", "lower")
+    results.note("memory of a long stream", [line], [figure])
+
+
+def test_warm_cache(once, results):
+    rate = once("endurance", endurance.measure_warm_cache)
+    figure = record(endurance.WARM_CACHE, "verdicts from a warm cache", rate, "1/s", "higher", 3)
+    results.note("warm SQLite cache", [f"{rate:,.0f} verdicts a second"], [figure])
+
+
+def _percents(values):
+    return ", ".join(f"{value:.1%}" for value in values)

@@ -1,0 +1,41 @@
+"""LLM-as-judge rewards for RL post-training: samples in, verdicts out, and never a failure scored as a number.
+
+Importing this package imports no HTTP client and no model: each comes with the mode that needs it.
+"""
+
+from __future__ import annotations
+
+import logging
+
+from . import rubrics
+from .cache import MemoryCache, SqliteCache
+from .endpoint import Endpoint
+from .failures import CacheError, ConfigurationError, Failure, RewardcoreError, Unparsed
+from .judge import AsyncioJudge, Judge, Pending, open_judge
+from .sample import Sample
+from .stats import Stats
+from .verdict import Verdict
+
+__all__ = [
+    "AsyncioJudge",
+    "CacheError",
+    "ConfigurationError",
+    "Endpoint",
+    "Failure",
+    "Judge",
+    "MemoryCache",
+    "Pending",
+    "RewardcoreError",
+    "Sample",
+    "SqliteCache",
+    "Stats",
+    "Unparsed",
+    "Verdict",
+    "__version__",
+    "open_judge",
+    "rubrics",
+]
+
+__version__ = "0.1.0"
+
+logging.getLogger(__name__).addHandler(logging.NullHandler())

@@ -1,0 +1,65 @@
+"""Requests over aiohttp: what the asyncio mode sends with in production.
+
+The session is tuned for one kind of request: no connection cap of its own (the engine's limit is the only one), no
+cookies, no redirects, no decompression (the reply reader caps that), and no time-out per request: the judge
+cancels what is overdue.
+"""
+
+from __future__ import annotations
+
+import ssl
+
+import aiohttp
+from yarl import URL
+
+from .endpoint import Endpoint
+from .failures import BrokenReply, ConnectionFailed, Disconnected, Failure, TlsFailed
+from .reply import MAX_BODY_BYTES, Body, Reply, ReplyReader
+
+_CONNECT_SECONDS = 10.0
+
+
+class AiohttpTransport:
+    def __init__(self, endpoint: Endpoint) -> None:
+        self._endpoint = endpoint
+        self._url = URL(endpoint.url)
+        self._reader = ReplyReader(endpoint)
+        self._session = aiohttp.ClientSession(
+            headers=endpoint.request_headers(),
+            connector=aiohttp.TCPConnector(limit=0, ttl_dns_cache=300),
+            cookie_jar=aiohttp.DummyCookieJar(),
+            timeout=aiohttp.ClientTimeout(total=None, sock_connect=_CONNECT_SECONDS),
+            auto_decompress=False,
+            trust_env=False,
+        )
+
+    async def send(self, body: bytes) -> Reply:
+        """The reply, or a Failure raised."""
+        try:
+            async with self._session.post(self._url, data=body, allow_redirects=False) as response:
+                headers, length = response.headers, response.content_length
+                if length is not None and length <= MAX_BODY_BYTES and "Content-Encoding" not in headers:
+                    content = await response.read()
+                else:
+                    gathered = Body(headers.get("Content-Encoding", ""))
+                    async for chunk in response.content.iter_any():
+                        gathered.feed(chunk)
+                    content = gathered.finish()
+        except (aiohttp.ClientError, OSError, TimeoutError, ValueError) as error:
+            raise self._failure(error) from None
+        return self._reader.read(response.status, headers, content)
+
+    async def close(self) -> None:
+        await self._session.close()
+
+    def _failure(self, error: Exception) -> Failure:
+        where, what = self._endpoint.host, f"{type(error).__name__}: {error}"
+        if isinstance(error, (aiohttp.ClientSSLError, ssl.SSLError)):
+            return TlsFailed(f"no TLS connection to {where}: {error}")
+        if isinstance(error, (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError)):
+            return ConnectionFailed(f"no connection to {where}: {what}")
+        if isinstance(error, aiohttp.ServerDisconnectedError):
+            return Disconnected(f"{where} closed the connection without an answer")
+        if isinstance(error, (aiohttp.ClientPayloadError, aiohttp.ClientResponseError, ValueError)):
+            return BrokenReply(f"{where} broke the protocol: {what}")
+        return ConnectionFailed(f"the connection to {where} broke: {what}")

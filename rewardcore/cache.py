@@ -1,0 +1,220 @@
+"""Replies that were paid for once: in memory (LRU) or in a SQLite file that several processes share.
+
+Stored are raw replies, never verdicts, so that a better parser can read old replies; and only whole ones: the engine
+puts no failure, refusal or truncated reply here. Look-ups are made in place; writes go to a thread that commits them
+in batches, and are on disk when `close()` returns. A cache that breaks in mid-run warns once and steps aside.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import queue
+import sqlite3
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Protocol
+
+import orjson
+
+from .failures import CacheError
+from .reply import Reply
+
+log = logging.getLogger("rewardcore")
+
+_APPLICATION_ID = 0x52574443  # "RWDC"
+_VERSION = 1
+_SCHEMA = """
+CREATE TABLE replies (
+    key BLOB PRIMARY KEY,
+    text TEXT NOT NULL,
+    usage TEXT,
+    material BLOB NOT NULL,
+    stored_at REAL NOT NULL
+) WITHOUT ROWID
+"""
+_BUSY_SECONDS = 30.0
+#: How long the writer gathers rows before it commits them: what a SIGKILL can lose, besides what is in flight.
+_GATHER_SECONDS = 0.02
+_BATCH = 500
+
+Row = tuple[bytes, str, str | None, bytes, float]
+
+
+class Cache(Protocol):
+    def get(self, key: bytes) -> Reply | None: ...
+
+    def put(self, key: bytes, reply: Reply, material: bytes) -> None: ...
+
+    def close(self) -> None: ...
+
+
+class MemoryCache:
+    """The latest `size` replies of this process; closing a judge does not empty it."""
+
+    def __init__(self, size: int = 10_000) -> None:
+        self._size = size
+        self._replies: OrderedDict[bytes, Reply] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def get(self, key: bytes) -> Reply | None:
+        with self._lock:
+            reply = self._replies.get(key)
+            if reply is not None:
+                self._replies.move_to_end(key)
+            return reply
+
+    def put(self, key: bytes, reply: Reply, material: bytes) -> None:
+        with self._lock:
+            self._replies[key] = reply
+            self._replies.move_to_end(key)
+            if len(self._replies) > self._size:
+                self._replies.popitem(last=False)
+
+    def close(self) -> None:
+        pass
+
+
+class SqliteCache:
+    """One file, write-ahead logged. Opening it proves that it can be written, or raises CacheError."""
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self.path = Path(path).absolute()  # the writer opens it later, and the process may have moved
+        try:
+            self._connection = _connect(self.path)
+        except (sqlite3.Error, OSError) as error:
+            raise CacheError(f"cache {self.path}: {error}; name another file") from error
+        self._lock = threading.Lock()
+        self._unwritten: dict[bytes, Reply] = {}
+        self._rows: queue.SimpleQueue[Row | None] = queue.SimpleQueue()
+        self._writer: threading.Thread | None = None
+        self._broken = False
+
+    def get(self, key: bytes) -> Reply | None:
+        reply = self._unwritten.get(key)  # first: a row leaves it only once it is in the file
+        if reply is not None or self._broken:
+            return reply
+        try:
+            with self._lock:
+                found = self._connection.execute("SELECT text, usage FROM replies WHERE key = ?", (key,)).fetchone()
+            return Reply(found[0], orjson.loads(found[1]) if found[1] else None) if found else None
+        except (sqlite3.Error, ValueError) as error:
+            self._step_aside(error)
+            return None
+
+    def put(self, key: bytes, reply: Reply, material: bytes) -> None:
+        if self._broken:
+            return
+        if self._writer is None:
+            self._writer = threading.Thread(target=self._write, name="rewardcore-cache", daemon=True)
+            self._writer.start()
+        usage = orjson.dumps(reply.usage).decode() if reply.usage else None
+        self._unwritten[key] = reply
+        self._rows.put((key, reply.text, usage, material, time.time()))
+
+    def close(self) -> None:
+        if self._writer is not None:
+            self._rows.put(None)
+            self._writer.join()
+            self._writer = None
+        with self._lock:
+            self._broken = True  # whatever comes later is not kept, and starts no thread
+            self._connection.close()
+
+    def _write(self) -> None:
+        connection: sqlite3.Connection | None = None
+        try:
+            for batch in self._batches():
+                if self._broken:
+                    continue
+                try:
+                    connection = connection or _connect(self.path)
+                    with connection:  # commits, or rolls back: a lock left behind would stop every other process
+                        connection.execute("BEGIN IMMEDIATE")
+                        connection.executemany("INSERT OR REPLACE INTO replies VALUES (?, ?, ?, ?, ?)", batch)
+                except (sqlite3.Error, OSError, ValueError) as error:
+                    self._step_aside(error)
+                for row in batch:
+                    self._unwritten.pop(row[0], None)
+        finally:
+            if connection is not None:
+                connection.close()
+
+    def _batches(self) -> Iterator[list[Row]]:
+        """Rows in batches until the None that `close` puts last."""
+        open_ended = True
+        while open_ended:
+            gathered = [self._rows.get()]
+            if self._rows.empty():
+                time.sleep(_GATHER_SECONDS)
+            while len(gathered) < _BATCH and not self._rows.empty():
+                gathered.append(self._rows.get())
+            batch = [row for row in gathered if row is not None]
+            open_ended = len(batch) == len(gathered)
+            yield batch
+
+    def _step_aside(self, error: Exception) -> None:
+        with self._lock:  # the reader and the writer may notice at the same moment
+            first, self._broken = not self._broken, True
+        if first:
+            log.warning("cache %s: %s; judging goes on without it, and new replies are not kept", self.path, error)
+
+    def rows(self, key_prefix: str = "", newest: int = 20) -> list[tuple[str, str, bytes, float]]:
+        """(key, text, material, stored_at) of the newest replies whose key begins so; for people, not for judges."""
+        statement = (
+            "SELECT lower(hex(key)), text, material, stored_at FROM replies "
+            "WHERE lower(hex(key)) LIKE ? || '%' ORDER BY stored_at DESC LIMIT ?"
+        )
+        with self._lock:
+            return self._connection.execute(statement, (key_prefix.lower(), newest)).fetchall()
+
+
+def _connect(path: Path) -> sqlite3.Connection:
+    connection = sqlite3.connect(path, timeout=_BUSY_SECONDS, isolation_level=None, check_same_thread=False)
+    try:
+        _prepare(connection)
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+def _prepare(connection: sqlite3.Connection) -> None:
+    # Turning a new file to WAL ignores the busy time-out, so processes that open it together must take turns.
+    give_up = time.monotonic() + _BUSY_SECONDS
+    while True:
+        try:
+            _check(connection)  # before anything is changed: the file may be another program's
+            connection.execute("PRAGMA journal_mode = WAL")
+            break
+        except sqlite3.OperationalError as error:
+            if "locked" not in str(error) or time.monotonic() > give_up:
+                raise
+            time.sleep(0.02)
+    connection.execute("PRAGMA synchronous = NORMAL")
+    connection.execute("BEGIN IMMEDIATE")
+    if _check(connection):
+        connection.execute(_SCHEMA)
+        connection.execute(f"PRAGMA application_id = {_APPLICATION_ID}")
+        connection.execute(f"PRAGMA user_version = {_VERSION}")
+    connection.execute("COMMIT")
+
+
+def _check(connection: sqlite3.Connection) -> bool:
+    """True for a new, empty file; raises where the file is not ours."""
+    (tables,) = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
+    (identity,) = connection.execute("PRAGMA application_id").fetchone()
+    (version,) = connection.execute("PRAGMA user_version").fetchone()
+    if not tables and not identity:
+        return True
+    if identity != _APPLICATION_ID:
+        raise sqlite3.DatabaseError("this is the database of another program")
+    if version != _VERSION:
+        raise sqlite3.DatabaseError(
+            f"it was written by another version of rewardcore (format {version}), and may be deleted if its replies "
+            "can be paid again"
+        )
+    return False

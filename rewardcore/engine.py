@@ -1,0 +1,284 @@
+"""Everything the HTTP judges decide, in one place and without IO: a mode only drives `take`, send, `settle`.
+
+A call brings samples. `take` turns the next one into a flight (a request to put on the wire), unless the cache, an
+identical flight or the breaker answers it; flights that failed and may be tried again are parked until their time.
+`settle` takes an attempt's answer and either parks the flight or hands its verdict to every seat on it.
+Calls that pass their deadline are left, not cancelled: what is still in the air may land in the cache.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import heapq
+import itertools
+import logging
+import math
+import random
+from collections import Counter, deque
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+
+from .cache import Cache
+from .failures import DeadlinePassed, Disconnected, Failure, JudgeClosed, RateLimited
+from .limit import Limit
+from .reply import Answer, Reply, grade
+from .request import Request, RequestBuilder
+from .retry import Breaker, RetryBudget, may_retry, retry_delay
+from .rubrics import Rubric
+from .sample import Sample
+from .stats import Counters
+from .verdict import Status, Verdict
+
+log = logging.getLogger("rewardcore")
+
+#: `take` answers at most this many samples by itself before it lets an event loop breathe.
+_BREATH = 64
+_NOTHING_SAID = Reply("")
+_OK: Status = "ok"
+
+
+class Call:
+    """One batch on its way: its samples, its deadline, and who is told of each verdict (`index, verdict`).
+
+    `finished` is told once, when the last verdict is in; `streamed` asks for verdicts as they come, not at the end.
+    """
+
+    def __init__(
+        self,
+        samples: Iterable[tuple[int, Sample]],
+        deadline: float,
+        tell: Callable[[int, Verdict], None],
+        finished: Callable[[], None],
+        streamed: bool = False,
+    ) -> None:
+        self.streamed = streamed
+        self.fresh = deque(samples)
+        self.deadline = deadline
+        self.waiting = {index for index, _ in self.fresh}
+        self.repeats: Counter[bytes] = Counter()
+        self.cancel_timer: Callable[[], object] | None = None
+        self._tell = tell
+        self._finished = finished
+
+    def settle(self, index: int, verdict: Verdict) -> None:
+        """The first verdict for a sample counts; the last sample's ends the call."""
+        if index in self.waiting:
+            self.waiting.remove(index)
+            self._tell(index, verdict)
+            if not self.waiting:
+                if self.cancel_timer is not None:
+                    self.cancel_timer()
+                self._finished()
+
+
+@dataclass(slots=True, eq=False)
+class Flight:
+    """A request and everyone who waits for its reply. The first to get a verdict pays: `unpaid` counts attempts."""
+
+    request: Request
+    seats: list[tuple[Call, int]]
+    attempts: int = 0
+    unpaid: int = 0
+    failures: list[Failure] = field(default_factory=list)
+    failure: Failure | None = None
+    sent_at: float = 0.0
+
+    @property
+    def deadline(self) -> float:
+        """When the last of its seats gives up; a seat whose call is over no longer counts."""
+        return max((call.deadline for call, index in self.seats if index in call.waiting), default=-math.inf)
+
+
+@dataclass(slots=True)
+class Engine:
+    builder: RequestBuilder
+    rubric: Rubric
+    cache: Cache | None
+    limit: Limit
+    budget: RetryBudget
+    counters: Counters
+    breaker: Breaker = field(default_factory=Breaker)
+    uniform: Callable[[], float] = random.random
+    _calls: deque[Call] = field(default_factory=deque)
+    _flights: dict[bytes, Flight] = field(default_factory=dict)
+    _parked: list[tuple[float, int, Flight]] = field(default_factory=list)
+    _ordinal: itertools.count[int] = field(default_factory=itertools.count)
+    _independent: bool = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._independent = bool(getattr(self.rubric, "independent", False))
+
+    def open(self, call: Call) -> None:
+        if self.breaker.failure is not None and not self._waiting_calls():
+            self.breaker.close()
+        self._calls.append(call)
+
+    def take(self, now: float) -> Flight | float | None:
+        """The next flight to send; or the seconds until there may be one; or None: nothing is left to send."""
+        for _ in range(_BREATH):
+            flight = (self._next_parked(now) if self._parked else None) or self._next_fresh()
+            if flight is not None:
+                flight.attempts += 1
+                flight.unpaid += 1
+                flight.sent_at = now
+                self.counters.departed()
+                return flight
+            if not self._calls:
+                return max(self._parked[0][0] - now, self.budget.wait(now)) if self._parked else None
+        return 0.0
+
+    def settle(self, flight: Flight, answer: Answer, now: float) -> None:
+        """An attempt is over; `answer` is its outcome."""
+        self.counters.in_flight -= 1
+        failure = answer.failure
+        reply = answer.reply or (failure.reply if failure else None)
+        if reply is not None:
+            self.counters.arrived(now - flight.sent_at, reply.usage)
+            tokens = reply.usage.get("completion_tokens") if reply.usage else None
+            self.limit.succeeded(flight.sent_at, now, tokens, reply.quota)
+        if answer.reply is not None and self.cache is not None:
+            self.cache.put(flight.request.key, answer.reply, self.builder.material(flight.request))
+        if failure is None or not failure.retryable:
+            self.budget.outcome(True)
+            if failure is not None and failure.opens_breaker and self.breaker.open(failure):
+                log.error("%s; the rest of this run is not sent", failure)
+        else:
+            if isinstance(failure, RateLimited):
+                self.limit.rate_limited(flight.sent_at, now)
+            retry_at = self._retry_at(flight, failure, now)
+            if retry_at is not None:
+                heapq.heappush(self._parked, (retry_at, next(self._ordinal), flight))
+                return
+            answer = Answer(failure=flight.failure)
+        self._land(flight, answer, now)
+
+    def expire(self, call: Call, seconds: float) -> None:
+        """The call's deadline has come: whatever is not judged is `timeout`."""
+        late = f"not judged within the deadline of {seconds:g} s"
+        flights = self._flights_of(call)
+        for index in sorted(call.waiting):
+            flight = flights.get(index)
+            before = f"; the last attempt: {flight.failure}" if flight and flight.failure else ""
+            self._tell(call, index, Answer(failure=DeadlinePassed(late + before)), flight)
+        self._leave(call)
+
+    def abandon(self, call: Call) -> None:
+        """Nobody waits for this call any more; nobody is told."""
+        call.waiting.clear()
+        self._leave(call)
+
+    def close(self) -> None:
+        """Every sample still waiting gets its verdict now: the judge was closed."""
+        closed = Answer(failure=JudgeClosed("the judge was closed before this sample was judged"))
+        for call in self._waiting_calls():
+            flights = self._flights_of(call)
+            for index in sorted(call.waiting):
+                self._tell(call, index, closed, flights.get(index))
+        self._calls.clear()
+        self._flights.clear()
+        self._parked.clear()
+
+    def _next_parked(self, now: float) -> Flight | None:
+        while self._parked and (self._parked[0][0] <= now or self.breaker.failure is not None):
+            if self.breaker.failure is None and self._parked[0][2].deadline > now:
+                if self.budget.wait(now) > 0.0:
+                    return None
+                self.budget.spend()
+                self.counters.retried += 1
+                return heapq.heappop(self._parked)[2]
+            flight = heapq.heappop(self._parked)[2]
+            self._land(flight, Answer(failure=self.breaker.failure or flight.failure), now)
+        return None
+
+    def _next_fresh(self) -> Flight | None:
+        """One sample further: a flight, or None when the sample needed none (or there is none)."""
+        calls = self._calls
+        while calls and not calls[0].fresh:
+            calls.popleft()
+        if not calls:
+            return None
+        call = calls[0]
+        calls.rotate(-1)  # calls take turns
+        index, sample = call.fresh.popleft()
+        try:
+            request = self.builder.build(sample)
+        except Failure as failure:
+            self._tell(call, index, Answer(failure=failure))
+            return None
+        if self._independent:
+            repeat = call.repeats[request.key]
+            call.repeats[request.key] += 1
+            request = self.builder.repeated(request, repeat)
+        if (flight := self._flights.get(request.key)) is not None:
+            self.counters.coalesced += 1
+            flight.seats.append((call, index))
+            return None
+        if self.cache is not None and (reply := self.cache.get(request.key)) is not None:
+            self.counters.cached += 1
+            self._tell(call, index, grade(self.rubric, reply), cached=True)
+            return None
+        if self.breaker.failure is not None:
+            self._tell(call, index, Answer(failure=self.breaker.failure))
+            return None
+        self.budget.sent()
+        flight = self._flights[request.key] = Flight(request, [(call, index)])
+        return flight
+
+    def _retry_at(self, flight: Flight, failure: Failure, now: float) -> float | None:
+        """When to try again; None when this failure was the last."""
+        flight.failure = failure
+        if isinstance(failure, Disconnected) and flight.attempts == 1:
+            return now  # most likely a keep-alive connection that the server had already closed: free of charge
+        self.budget.outcome(False)
+        flight.failures.append(failure)
+        if not may_retry(flight.failures):
+            return None
+        retry_at = now + retry_delay(failure, len(flight.failures), self.uniform)
+        if retry_at < flight.deadline:
+            return retry_at
+        if failure.retry_after is not None and now + failure.retry_after >= flight.deadline:
+            past = f"asked to wait {failure.retry_after:g} s, which is past the deadline"
+            flight.failure = type(failure)(f"{failure} ({past})")
+        return None
+
+    def _land(self, flight: Flight, answer: Answer, now: float) -> None:
+        self._flights.pop(flight.request.key, None)
+        latency = now - flight.sent_at
+        for call, index in flight.seats:
+            self._tell(call, index, answer, flight, latency=latency)
+
+    def _tell(
+        self,
+        call: Call,
+        index: int,
+        answer: Answer,
+        flight: Flight | None = None,
+        *,
+        cached: bool = False,
+        latency: float = 0.0,
+    ) -> None:
+        if index not in call.waiting:
+            return
+        attempts = 0
+        if flight is not None:
+            attempts, flight.unpaid = flight.unpaid, 0
+        failure = answer.failure
+        reply = answer.reply or (failure.reply if failure else None) or _NOTHING_SAID
+        if failure is None:
+            status, error = _OK, None
+        else:
+            status, error = failure.status, f"{failure.kind}: {failure}"
+            self.counters.failed[failure.kind] += 1
+        call.settle(index, Verdict(status, answer.score, reply.text, error, cached, attempts, latency, reply.usage))
+
+    def _waiting_calls(self) -> list[Call]:
+        seated = (call for flight in self._flights.values() for call, _ in flight.seats)
+        return [call for call in dict.fromkeys(itertools.chain(self._calls, seated)) if call.waiting]
+
+    def _flights_of(self, call: Call) -> dict[int, Flight]:
+        return {index: flight for flight in self._flights.values() for seated, index in flight.seats if seated is call}
+
+    def _leave(self, call: Call) -> None:
+        call.fresh.clear()
+        with contextlib.suppress(ValueError):
+            self._calls.remove(call)

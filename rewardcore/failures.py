@@ -1,0 +1,149 @@
+"""Everything that can go wrong, as one tree.
+
+RewardcoreError
+├── ConfigurationError            an argument, a variable or a file is wrong: nothing was sent
+│   └── CacheError                the cache file cannot be used
+└── Failure                       one sample was not judged; never a number
+    ├── Unparsed                  a reply, but no valid score in it
+    ├── Refused                   the judge declined
+    ├── Truncated                 the judge ran out of tokens
+    ├── DeadlinePassed            not done in time
+    ├── RubricFailed              the rubric itself raised
+    ├── GeneratorFailed           a local model could not answer this prompt
+    ├── JudgeClosed               close() came first
+    ├── WorkerDied                the process that held the sample is gone           (retried)
+    ├── ConnectionFailed          no connection, or it broke                         (retried)
+    │   ├── Disconnected          closed before the first byte: a stale keep-alive   (retried, the first one free)
+    │   └── TlsFailed             certificate or handshake
+    ├── BrokenReply               bytes that are not a whole JSON document           (retried)
+    ├── UnexpectedReply           JSON, but not a chat completion
+    │   └── ReplyTooLarge         cut at the cap
+    └── StatusFailure             an HTTP status other than 200
+        ├── Transient             408, 409, 425, 5xx                                 (retried)
+        │   └── RateLimited       429                                                (retried until the deadline)
+        ├── Rejected              400, 404, 422, redirects and the rest
+        └── Denied                401, 403                                           (opens the breaker)
+            └── QuotaExhausted    insufficient_quota                                 (opens the breaker)
+
+A class says how its kind is treated (`status`, `retryable`, `opens_breaker`); the retry layer reads only that.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, ClassVar
+
+from .verdict import Status
+
+if TYPE_CHECKING:
+    from .reply import Reply
+
+
+class RewardcoreError(Exception):
+    """The root of everything this package raises."""
+
+
+class ConfigurationError(RewardcoreError, ValueError):
+    """The message names the argument or variable and says what to do."""
+
+
+class CacheError(ConfigurationError):
+    """The cache file cannot be used; the message names its path."""
+
+
+class Failure(RewardcoreError):
+    """One sample was not judged. A rubric may raise it, or any of its kinds, to say why."""
+
+    status: ClassVar[Status] = "failed"
+    retryable: ClassVar[bool] = False
+    opens_breaker: ClassVar[bool] = False
+
+    #: Seconds the endpoint asked us to wait, where it did.
+    retry_after: float | None = None
+    #: What the judge did say, where it said something: shown and counted, never cached.
+    reply: Reply | None = None
+
+    @property
+    def kind(self) -> str:
+        return type(self).__name__
+
+
+class Unparsed(Failure, ValueError):
+    """A reply came, but there is no valid score in it: what a rubric's `parse` raises."""
+
+    status = "unparsed"
+
+
+class Refused(Failure):
+    status = "refused"
+
+
+class Truncated(Failure):
+    status = "truncated"
+
+
+class DeadlinePassed(Failure):
+    status = "timeout"
+
+
+class RubricFailed(Failure):
+    pass
+
+
+class GeneratorFailed(Failure):
+    pass
+
+
+class JudgeClosed(Failure):
+    pass
+
+
+class WorkerDied(Failure):
+    retryable = True
+
+
+class ConnectionFailed(Failure):
+    retryable = True
+
+
+class Disconnected(ConnectionFailed):
+    pass
+
+
+class TlsFailed(ConnectionFailed):
+    retryable = False
+
+
+class BrokenReply(Failure):
+    retryable = True
+
+
+class UnexpectedReply(Failure):
+    pass
+
+
+class ReplyTooLarge(UnexpectedReply):
+    pass
+
+
+class StatusFailure(Failure):
+    pass
+
+
+class Transient(StatusFailure):
+    retryable = True
+
+
+class RateLimited(Transient):
+    pass
+
+
+class Rejected(StatusFailure):
+    pass
+
+
+class Denied(StatusFailure):
+    opens_breaker = True
+
+
+class QuotaExhausted(Denied):
+    pass

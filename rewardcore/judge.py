@@ -1,0 +1,399 @@
+"""Judges: what turns samples into verdicts, with one contract for every mode.
+
+`open_judge` checks every argument before anything starts. A judge itself is a thin shell: it hands calls to a crew,
+which says how requests are driven (a file per mode), and it survives a fork by hiring a new crew in the child.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import atexit
+import concurrent.futures
+import contextlib
+import importlib
+import math
+import os
+import threading
+from abc import ABC, abstractmethod
+from collections import deque
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+from dataclasses import dataclass, replace
+from itertools import islice
+from typing import TYPE_CHECKING, Any, Literal, Self, overload
+
+from .cache import Cache, MemoryCache, SqliteCache
+from .clock import SYSTEM_CLOCK, Clock
+from .endpoint import Endpoint
+from .engine import Call, Engine
+from .failures import ConfigurationError, RewardcoreError
+from .limit import Limit
+from .request import RequestBuilder
+from .retry import RetryBudget
+from .rubrics import QUALITY, Rubric
+from .sample import Sample
+from .stats import Counters, Stats
+from .verdict import Verdict
+
+if TYPE_CHECKING:
+    from .generator import Generator
+
+CacheChoice = Cache | str | os.PathLike[str] | bool | None
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What every HTTP mode is told; small and picklable but for a cache object or a clock of the caller's own."""
+
+    endpoint: Endpoint
+    rubric: Rubric = QUALITY
+    max_concurrent: int | Literal["auto"] = 60
+    cache: CacheChoice = True
+    deadline: float = 300.0
+    clock: Clock = SYSTEM_CLOCK
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.endpoint, Endpoint):
+            raise ConfigurationError(f"endpoint must be a rewardcore.Endpoint, not {type(self.endpoint).__name__}")
+        self.endpoint.api_key()  # a key that no header can carry is an error now, not in mid-run
+        check_rubric(self.rubric)
+        limit = self.max_concurrent
+        if limit != "auto" and (type(limit) is not int or limit < 1):
+            raise ConfigurationError(f'max_concurrent must be a whole number above 0 or "auto", not {limit!r}')
+        if not isinstance(self.deadline, (int, float)) or not 0 < self.deadline < math.inf:
+            raise ConfigurationError(f"deadline must be seconds above 0, not {self.deadline!r}")
+
+    @property
+    def name(self) -> str:
+        return f"{self.endpoint.model!r} at {self.endpoint.base_url}"
+
+    def open_cache(self) -> Cache | None:
+        if self.cache is True:
+            return MemoryCache()
+        if self.cache is None or self.cache is False:
+            return None
+        if isinstance(self.cache, (str, os.PathLike)):
+            return SqliteCache(self.cache)
+        return self.cache
+
+    def close_cache(self, cache: Cache | None) -> None:
+        """A judge closes the cache that it opened, not one that the caller brought."""
+        if cache is not None and cache is not self.cache:
+            cache.close()
+
+    def new_engine(self) -> Engine:
+        limit = Limit.auto() if self.max_concurrent == "auto" else Limit.fixed(self.max_concurrent)
+        return Engine(
+            RequestBuilder(self.endpoint, self.rubric),
+            self.rubric,
+            self.open_cache(),
+            limit,
+            RetryBudget(trickle=max(1.0, limit.current / 10)),
+            Counters(),
+        )
+
+
+class Crew(ABC):
+    """How one mode drives requests, in one process."""
+
+    def __init__(self, clock: Clock) -> None:
+        self.pid = os.getpid()
+        self.clock = clock
+
+    @abstractmethod
+    def begin(self, call: Call) -> None:
+        """Take the call on and return at once."""
+
+    @abstractmethod
+    def abandon(self, call: Call) -> None: ...
+
+    @abstractmethod
+    def close(self) -> None: ...
+
+    @abstractmethod
+    def stats(self) -> Stats: ...
+
+    def wait(self, batch: Batch, timeout: float | None) -> None:
+        """Block until the batch is done; raises TimeoutError."""
+        batch.future.result(timeout)
+
+
+class Batch:
+    """The verdicts of one list of samples, in input order, and the future that says when all are in."""
+
+    def __init__(self, samples: list[tuple[int, Sample]], deadline: float) -> None:
+        self.future: concurrent.futures.Future[list[Verdict]] = concurrent.futures.Future()
+        self._verdicts: list[Verdict | None] = [None] * len(samples)
+        self.call = Call(samples, deadline, self._verdicts.__setitem__, self._finish)
+        if not samples:
+            self._finish()
+
+    def _finish(self) -> None:
+        with contextlib.suppress(concurrent.futures.InvalidStateError):  # cancelled while the last verdict came
+            self.future.set_result(self._verdicts)  # type: ignore[arg-type]  # every place is filled by now
+
+
+class Pending:
+    """A batch that is being judged. `waited` is how long `result` has blocked its callers so far."""
+
+    def __init__(self, batch: Batch, crew: Crew, blocked: Callable[[float], None]) -> None:
+        self.waited = 0.0
+        self._batch = batch
+        self._crew = crew
+        self._blocked = blocked
+
+    def done(self) -> bool:
+        return self._batch.future.done()
+
+    def cancel(self) -> None:
+        """Stop asking for this batch; replies already in the air still reach the cache while the judge is open."""
+        self._crew.abandon(self._batch.call)
+        self._batch.future.cancel()
+
+    def result(self, timeout: float | None = None) -> list[Verdict]:
+        """The verdicts in input order. A TimeoutError leaves the batch as it is: ask again."""
+        if self._crew.pid != os.getpid():
+            raise RewardcoreError(f"this batch was submitted in process {self._crew.pid}; submit it in this one again")
+        future, clock = self._batch.future, self._crew.clock
+        if not future.done():
+            started = clock.now()
+            try:
+                self._crew.wait(self._batch, timeout)
+            except TimeoutError:
+                raise TimeoutError(f"the batch was not judged within {timeout} s; it goes on") from None
+            except BaseException:
+                self.cancel()
+                raise
+            finally:
+                self.waited += clock.now() - started
+                self._blocked(clock.now() - started)
+        return future.result()
+
+    async def _result(self) -> list[Verdict]:
+        try:
+            return await asyncio.wrap_future(self._batch.future)
+        except asyncio.CancelledError:
+            self.cancel()
+            raise
+
+
+class Judge:
+    """The contract of every mode: `judge`, `submit`, `stats`, `close`; a context manager; usable from any thread."""
+
+    def __init__(self, name: str, hire: Callable[[], Crew], deadline: float) -> None:
+        self._name = name
+        self._hire = hire
+        self._deadline_seconds = deadline
+        self._closed = False
+        self._seconds_blocked = 0.0
+        self._hiring = threading.Lock()
+        self._crew = hire()
+        _open_judges.add(self)
+        # Last in, first out: whatever the crew has imported must not end its child processes before it does.
+        atexit.unregister(_close_all)
+        atexit.register(_close_all)
+
+    def judge(self, samples: Iterable[Sample]) -> list[Verdict]:
+        """One verdict per sample, in input order."""
+        return self.submit(samples).result()
+
+    def submit(self, samples: Iterable[Sample]) -> Pending:
+        """Return at once; collect with `result()`. The sync mode only begins to work there."""
+        crew = self._here()
+        batch = Batch(list(_numbered(samples)), self._deadline())
+        if not batch.future.done():
+            crew.begin(batch.call)
+        return Pending(batch, crew, self._add_blocked)
+
+    @property
+    def stats(self) -> Stats:
+        """A snapshot of what this judge has done in this process."""
+        crew = self._crew
+        figures = crew.stats() if crew.pid == os.getpid() else Stats()
+        return replace(figures, blocked=self._seconds_blocked)
+
+    def close(self) -> None:
+        """Give every waiting sample its verdict, put the cache on disk, leave nothing running. Twice is fine."""
+        if self._closed:
+            return
+        self._closed = True
+        _open_judges.discard(self)
+        if self._crew.pid == os.getpid():
+            self._crew.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self._name}>"
+
+    def _deadline(self) -> float:
+        return self._crew.clock.now() + self._deadline_seconds
+
+    def _add_blocked(self, seconds: float) -> None:
+        self._seconds_blocked += seconds
+
+    def _here(self) -> Crew:
+        """This process's crew; after a fork, a new one."""
+        if self._closed:
+            raise RewardcoreError("this judge is closed; open another")
+        if self._crew.pid != os.getpid():
+            with self._hiring:
+                if self._crew.pid != os.getpid():
+                    self._crew = self._hire()
+        return self._crew
+
+
+class AsyncioJudge(Judge):
+    """The asyncio mode; its methods work in any running loop, since the judge's own loop runs elsewhere."""
+
+    def __init__(self, name: str, hire: Callable[[], Crew], deadline: float, chunk_size: int) -> None:
+        super().__init__(name, hire, deadline)
+        self._chunk_size = chunk_size
+
+    async def ajudge(self, samples: Iterable[Sample]) -> list[Verdict]:
+        return await self.submit(samples)._result()
+
+    async def astream(self, samples: Iterable[Sample]) -> AsyncIterator[tuple[int, Verdict]]:
+        """Yield (index, verdict) as replies arrive, from an iterable of any length, in bounded memory.
+
+        Samples are taken a few rounds ahead of the consumer; each has the whole deadline from when it was taken.
+        """
+        crew, mailbox = self._here(), _Mailbox()
+        chunk_size = self._chunk_size
+        window = 4 * chunk_size
+        source = _numbered(samples)
+        calls: deque[Call] = deque()
+        outstanding, exhausted = 0, False
+        try:
+            while True:
+                while not exhausted and outstanding <= window - chunk_size:
+                    chunk = list(islice(source, chunk_size))
+                    exhausted = len(chunk) < chunk_size
+                    if chunk:
+                        outstanding += len(chunk)
+                        call = Call(chunk, self._deadline(), mailbox.put, _nothing, streamed=True)
+                        calls.append(call)
+                        self._here().begin(call)
+                if not outstanding:
+                    return
+                for index, verdict in await mailbox.take():
+                    outstanding -= 1
+                    yield index, verdict
+                while calls and not calls[0].waiting:
+                    calls.popleft()
+        finally:
+            for call in calls:
+                crew.abandon(call)
+
+
+class _Mailbox:
+    """Verdicts from the judge's thread to the consumer's loop; one wake-up for however many have gathered."""
+
+    def __init__(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._event = asyncio.Event()
+        self._lock = threading.Lock()
+        self._verdicts: list[tuple[int, Verdict]] = []
+
+    def put(self, index: int, verdict: Verdict) -> None:
+        with self._lock:
+            self._verdicts.append((index, verdict))
+            first = len(self._verdicts) == 1
+        if first:
+            with contextlib.suppress(RuntimeError):  # the consumer's loop is closed: nobody reads on
+                self._loop.call_soon_threadsafe(self._event.set)
+
+    async def take(self) -> list[tuple[int, Verdict]]:
+        await self._event.wait()
+        self._event.clear()
+        with self._lock:
+            verdicts, self._verdicts = self._verdicts, []
+        return verdicts
+
+
+def _nothing() -> None:
+    pass
+
+
+def _numbered(samples: Iterable[Sample]) -> Iterator[tuple[int, Sample]]:
+    """The samples with their places; a clear error where there is something else."""
+    if isinstance(samples, (str, bytes, Sample)) or not isinstance(samples, Iterable):
+        raise ConfigurationError(f"samples must be a list of Samples, not one {type(samples).__name__}")
+    for index, sample in enumerate(samples):
+        if not isinstance(sample, Sample):
+            raise ConfigurationError(f"samples[{index}] is a {type(sample).__name__}, not a rewardcore.Sample")
+        yield index, sample
+
+
+_open_judges: set[Judge] = set()
+_inherited: list[Crew] = []
+
+
+def _close_all() -> None:
+    """At exit: a judge that was never closed still gets its cache onto the disk."""
+    for judge in list(_open_judges):
+        judge.close()
+
+
+def _keep_the_parents_crews() -> None:
+    """After a fork: the crews are the parent's. Kept alive and untouched, for a finaliser would end its connections."""
+    for judge in _open_judges:
+        judge._hiring = threading.Lock()
+        _inherited.append(judge._crew)
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_keep_the_parents_crews)
+
+
+def check_rubric(rubric: object) -> None:
+    if not isinstance(rubric, Rubric):
+        raise ConfigurationError(
+            f"rubric must have messages(sample) and parse(text), as rewardcore.rubrics.QUALITY has; "
+            f"{type(rubric).__name__} has not"
+        )
+
+
+#: mode → the module that opens it, and the options it takes.
+_HTTP_OPTIONS = ("rubric", "max_concurrent", "cache", "deadline", "clock")
+_MODES: dict[str, tuple[str, tuple[str, ...]]] = {
+    "sync": ("sync_judge", _HTTP_OPTIONS),
+    "process": ("process_judge", (*_HTTP_OPTIONS, "workers", "worker_setup")),
+    "asyncio": ("asyncio_judge", (*_HTTP_OPTIONS, "transport", "background")),
+    "self": ("self_judge", ("rubric", "batch_size")),
+}
+
+
+@overload
+def open_judge(mode: Literal["asyncio"], endpoint: Endpoint, **options: Any) -> AsyncioJudge: ...
+
+
+@overload
+def open_judge(mode: Literal["sync", "process"], endpoint: Endpoint, **options: Any) -> Judge: ...
+
+
+@overload
+def open_judge(mode: Literal["self"], endpoint: Generator, **options: Any) -> Judge: ...
+
+
+def open_judge(mode: str, endpoint: Any, **options: Any) -> Judge:
+    """Open a judge. Options of the HTTP modes: `rubric`, `max_concurrent`, `cache`, `deadline`.
+
+    - `max_concurrent`: requests in flight at most; 60 by default, "auto" finds the endpoint's limit.
+    - `cache`: True keeps replies in memory (the default), a path in a SQLite file, None nowhere.
+    - `deadline`: seconds for a whole call; 300 by default.
+    - asyncio: `transport` ("aiohttp" or "httpx") and `background` ("thread" or "process").
+    - process: `workers`, how many processes at most, and `worker_setup`, called in each before it works.
+    - self: a generator in place of the endpoint, and `rubric` and `batch_size`.
+    """
+    if mode not in _MODES:
+        raise ConfigurationError(f"mode must be one of {', '.join(map(repr, _MODES))}, not {mode!r}")
+    module_name, known = _MODES[mode]
+    for name in options:
+        if name not in known:
+            raise ConfigurationError(f"{name} is no option of mode {mode!r}; it takes {', '.join(known)}")
+    opener: Callable[..., Judge] = importlib.import_module(f".{module_name}", __package__).open
+    return opener(endpoint, **options)
