@@ -7,10 +7,13 @@ shared; and ratios within a round, since even CPU time moves with the neighbours
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import functools
 import statistics
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from typing import TypeVar
 
 import rewardcore
 from bench.latency import Profile
@@ -26,6 +29,7 @@ from rewardcore.rubrics import QUALITY
 CONCURRENCY = 60
 SCENARIO = Scenario("client-cost", 2000, "asyncio", "loopback", profile=Profile())
 OURS = "rewardcore"
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -47,7 +51,7 @@ class Cost:
 def measure(clients: list[str], rounds: int) -> dict[str, Cost]:
     """Each client in each round, ours first; peers must return the very texts that ours is scored on."""
     samples = samples_of(SCENARIO)
-    with SimulatedServer(SCENARIO.profile, seed=SCENARIO.seed) as server:
+    with SimulatedServer(SCENARIO.profile, seed=SCENARIO.seed) as server, _loop() as loop:
         endpoint = Endpoint(server.base_url, model="judge")
         builder = RequestBuilder(endpoint, QUALITY)
         bodies = [builder.build(sample).body for sample in samples]
@@ -59,28 +63,37 @@ def measure(clients: list[str], rounds: int) -> dict[str, Cost]:
             if not all(verdict.status == "ok" for verdict in verdicts):
                 raise UnequalWork(f"client-cost: {next(v for v in verdicts if v.status != 'ok')}")
             for client in clients:  # imports and first connections
-                _ask_peer(client, endpoint, bodies[:CONCURRENCY])
+                _ask_peer(loop, client, endpoint, bodies[:CONCURRENCY])
             for _ in range(rounds):
-                spent[OURS].append(_cpu_per_item(lambda: judge.judge(samples), len(samples)))
+                spent[OURS].append(_cpu_per_item(lambda: judge.judge(samples), len(samples))[0])
                 for client in clients:
                     few = bodies[: PEERS[client][1]]
-                    texts: list[str] = []
-                    cost = _cpu_per_item(
-                        lambda few=few, client=client: texts.extend(_ask_peer(client, endpoint, few)), len(few)
-                    )
+                    cost, texts = _cpu_per_item(functools.partial(_ask_peer, loop, client, endpoint, few), len(few))
                     if texts != [verdict.text for verdict in verdicts[: len(few)]]:
                         raise UnequalWork(f"client-cost: {client} got other replies than {OURS}")
                     spent[client].append(cost)
     return {client: Cost(client, tuple(rounds)) for client, rounds in spent.items()}
 
 
-def _cpu_per_item(work: Callable[[], object], items: int) -> float:
+def _cpu_per_item(work: Callable[[], T], items: int) -> tuple[float, T]:
     before = time.process_time()
-    work()
-    return (time.process_time() - before) / items
+    result = work()
+    return (time.process_time() - before) / items, result
 
 
-def _ask_peer(client: str, endpoint: Endpoint, bodies: list[bytes]) -> list[str]:
-    """On the loop that ours would use, so that uvloop favours nobody."""
-    with asyncio.Runner(loop_factory=SYSTEM_CLOCK.new_event_loop) as runner:
-        return list(runner.run(PEERS[client][0](endpoint, bodies, CONCURRENCY)))  # type: ignore[arg-type]
+@contextlib.contextmanager
+def _loop() -> Iterator[asyncio.AbstractEventLoop]:
+    """The kind of loop that ours runs on, so that uvloop favours nobody; one for all rounds, as a program would have.
+
+    asyncio.Runner would wait for every task at its end, and litellm leaves one that never ends.
+    """
+    loop = SYSTEM_CLOCK.new_event_loop()
+    try:
+        yield loop
+    finally:
+        loop.close()
+
+
+def _ask_peer(loop: asyncio.AbstractEventLoop, client: str, endpoint: Endpoint, bodies: list[bytes]) -> list[str]:
+    ask, _ = PEERS[client]
+    return loop.run_until_complete(ask(endpoint, bodies, CONCURRENCY))

@@ -4,6 +4,7 @@ Prints CPU seconds for import, first batch and second batch as a JSON line. It i
 """
 
 import json
+import os
 import sys
 import time
 from collections.abc import Callable
@@ -35,6 +36,7 @@ def judge(mode: str, base_url: str, n: int) -> None:
 
 
 def ask_peer(client: str, base_url: str, n: int) -> None:
+    os.environ["LITELLM_LOCAL_MODEL_COST_MAP"] = "True"  # nothing leaves the machine
     timed("import", lambda: __import__(client))
     import asyncio
 
@@ -43,10 +45,11 @@ def ask_peer(client: str, base_url: str, n: int) -> None:
 
     ask, _ = PEERS[client]
     endpoint = Endpoint(base_url, model="judge")
+    loop = asyncio.new_event_loop()
     for stage in ("first batch", "second batch"):
         messages = [[{"role": "user", "content": f"{stage} {i}"}] for i in range(n)]
         bodies = [json.dumps({"model": "judge", "messages": each}).encode() for each in messages]
-        timed(stage, lambda bodies=bodies: asyncio.run(ask(endpoint, bodies, 60)))  # type: ignore[misc, arg-type]
+        timed(stage, lambda bodies=bodies: loop.run_until_complete(ask(endpoint, bodies, 60)))  # type: ignore[misc]
 
 
 if __name__ == "__main__":
@@ -55,4 +58,5 @@ if __name__ == "__main__":
         judge(client.removeprefix("rewardcore "), base_url, n)
     else:
         ask_peer(client, base_url, n)
-    print(json.dumps(stages))
+    print(json.dumps(stages), flush=True)
+    os._exit(0)  # a client's threads and tasks may outlive its work

@@ -2,7 +2,7 @@
 
 The main thread does steps of fixed work, as a training loop launches kernels. A control does the same steps and judges
 nothing; each pair is one control and one judged run, order flipped from pair to pair, so that the neighbours' load
-cancels out. Loads: `python` holds the GIL in bytecode, `native` releases it in C, `hog` holds it in C for long stretches.
+cancels out. Loads: `python` holds the GIL in bytecode, `native` releases it in C, `hog` holds it in C for long.
 """
 
 from __future__ import annotations

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -70,6 +71,7 @@ async def openai_client(endpoint: Endpoint, bodies: list[bytes], concurrency: in
 
 async def litellm_client(endpoint: Endpoint, bodies: list[bytes], concurrency: int) -> list[str]:
     """`litellm.acompletion` with a semaphore."""
+    os.environ["LITELLM_LOCAL_MODEL_COST_MAP"] = "True"  # else its import asks a server on the internet for prices
     import litellm
 
     litellm.suppress_debug_info = True

@@ -1,4 +1,4 @@
-"""A real endpoint, named by the user: checked with one request, its cost estimated, and never more asked than allowed."""
+"""A real endpoint, named by the user: checked with one request, its cost told first, and capped."""
 
 from __future__ import annotations
 
@@ -47,8 +47,9 @@ class RealEndpoint:
         read = sum(_prompt_tokens(scenario) for scenario in self.scenarios)
         wrote = requests * self.budget.max_tokens
         line = (
-            f"real endpoint {self.endpoint.base_url}, model {self.endpoint.model!r}: {requests} requests, about "
-            f"{read:,} prompt tokens and at most {wrote:,} completion tokens (--max-requests {self.budget.max_requests})"
+            f"real endpoint {self.endpoint.base_url}, model {self.endpoint.model!r}: {requests} requests, "
+            f"about {read:,} prompt tokens and at most {wrote:,} completion tokens "
+            f"(--max-requests {self.budget.max_requests})"
         )
         if self.left_out:
             line += f"; left out to stay below that: {', '.join(scenario.id for scenario in self.left_out)}"

@@ -1,8 +1,8 @@
 """The only definition of what is measured: a registry of frozen scenarios. Runners run them; none has its own workload.
 
 `GRID` is every mode at every size on every backend; `CLAIMS` are the settings of the documents this project started
-from, with their figures beside the ideal; `SWEEP` is one endpoint under rising concurrency. Change a scenario's meaning,
-and its `version` must change with it: histories compare only what is the same.
+from, with their figures beside the ideal; `SWEEP` is one endpoint under rising concurrency. A scenario that comes to
+mean something else gets another `version`: histories compare only what is the same.
 """
 
 from __future__ import annotations
@@ -34,6 +34,9 @@ BACKEND_MODES: dict[Backend, tuple[str, ...]] = {
 #: Full size in virtual time; scaled down a hundredfold where time is real.
 FULL_LATENCY = Profile(latency=2.0)
 SCALED_LATENCY = Profile(latency=0.02)
+
+
+_WORDS = ("the", "of", "a", "number", "proof", "answer", "because", "step", "holds", "sum", "therefore", "equals")
 
 
 @dataclass(frozen=True)
@@ -93,10 +96,9 @@ class Claim:
 def samples_of(scenario: Scenario) -> list[Sample]:
     """Seeded samples of varied length; with `distinct`, the first ones come again, shuffled among the rest."""
     draw = random.Random(scenario.seed)
-    words = "the of a number proof answer because step holds sum therefore is equal to nine".split()
 
     def text(low: int, high: int) -> str:
-        return " ".join(draw.choices(words, k=draw.randint(low, high)))
+        return " ".join(draw.choices(_WORDS, k=draw.randint(low, high)))
 
     distinct = [
         Sample(f"Question {index}: {text(20, 60)}?", f"Answer {index}: {text(40, 160)}.", ground_truth=str(index))

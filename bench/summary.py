@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from bench import records
 from bench.records import Record
 from bench.runner import Run, check_equal_work
-from bench.scenarios import CLAIMS, SOURCES, SWEEP
+from bench.scenarios import CLAIMS, SOURCES, SWEEP, Claim
 
 
 @dataclass
@@ -20,7 +20,7 @@ class Results:
 
     runs: dict[str, Run] = field(default_factory=dict)
     others: list[Record] = field(default_factory=list)
-    notes: list[tuple[str, list[str]]] = field(default_factory=list)
+    notes: dict[str, list[str]] = field(default_factory=dict)
 
     @property
     def is_empty(self) -> bool:
@@ -30,8 +30,8 @@ class Results:
         self.runs[run.scenario.id] = run
 
     def note(self, title: str, lines: list[str], figures: list[Record]) -> None:
-        """A measurement that is no run of a scenario's grid: its own few lines, and its records."""
-        self.notes.append((title, lines))
+        """A measurement that is no run of the grid: its own few lines, and its records."""
+        self.notes.setdefault(title, []).extend(lines)
         self.others.extend(figures)
 
     def groups(self) -> dict[str, list[Run]]:
@@ -58,14 +58,13 @@ def render(results: Results) -> Iterator[str]:
     for group, runs in results.groups().items():
         check_equal_work(runs)
         yield from _table(group, _HEADINGS, [_row(run, results.baseline(run)) for run in runs])
-    claims = [row for row in (_claim_row(results, *claim) for claim in _CLAIMS) if row]
+    claims = [_claim_row(results, claim) for claim in CLAIMS if {claim.before, claim.after} <= results.runs.keys()]
     yield from _table("claims of the source documents", ("claim", "there", "here", "ideal"), claims)
-    sweep = [results.runs[s.id] for s in SWEEP if s.id in results.runs]
-    if sweep:
-        check_equal_work(sweep)
+    sweep = [results.runs[scenario.id] for scenario in SWEEP if scenario.id in results.runs]
+    check_equal_work(sweep)
     rows = [
-        (str(r.scenario.max_concurrent), _seconds(r), str(r.requests), str(r.retried), str(r.peak_in_flight))
-        for r in sweep
+        (str(run.scenario.max_concurrent), _seconds(run), str(run.requests), str(run.retried), str(run.peak_in_flight))
+        for run in sweep
     ]
     yield from _table("1024 × 2 s, 429 above 80 at once", ("at once", "makespan", "requests", "retries", "peak"), rows)
     waits = [results.runs[id] for id in SOURCES if id.startswith("gpu-wait") and id in results.runs]
@@ -74,30 +73,21 @@ def render(results: Results) -> Iterator[str]:
         ("mode", "blocked", "there"),
         [(r.scenario.mode, f"{r.waited:.1f} s", {"sync": "60 s"}.get(r.scenario.mode, "~0 s")) for r in waits],
     )
-    for title, lines in results.notes:
+    for title, lines in results.notes.items():
         yield ""
         yield f"── {title}"
         yield from lines
 
 
 _HEADINGS = ("mode", "makespan", "speed-up", "efficiency", "requests", "peak", "digest")
-_CLAIMS = [(claim.id, claim.before, claim.after, claim.there, claim.ideal) for claim in CLAIMS]
 
 
-def _claim_row(
-    results: Results, name: str, before: str, after: str, there: str, ideal: float
-) -> tuple[str, ...] | None:
-    runs = results.runs
-    if before not in runs or after not in runs:
-        return None
-    slow, fast = runs[before], runs[after]
+def _claim_row(results: Results, claim: Claim) -> tuple[str, ...]:
+    slow, fast = results.runs[claim.before], results.runs[claim.after]
     check_equal_work([slow])
-    check_equal_work([fast])
-    if slow.scenario.distinct == fast.scenario.distinct:
-        check_equal_work([slow, fast])
-    assert slow.seconds and fast.seconds
-    measured = f"{slow.seconds / fast.seconds:.1f}× ({slow.seconds:g} s → {fast.seconds:g} s)"
-    return name, there, measured, f"{ideal:.1f}×"
+    check_equal_work([fast] if slow.scenario.distinct != fast.scenario.distinct else [slow, fast])
+    ratio = (slow.seconds or 0.0) / (fast.seconds or 1.0)
+    return claim.id, claim.there, f"{ratio:.1f}× ({slow.seconds:g} s → {fast.seconds:g} s)", f"{claim.ideal:.1f}×"
 
 
 def _row(run: Run, baseline: Run | None) -> tuple[str, ...]:

@@ -58,6 +58,8 @@ class AiohttpTransport:
             return TlsFailed(f"no TLS connection to {where}: {error}")
         if isinstance(error, (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError)):
             return ConnectionFailed(f"no connection to {where}: {what}")
+        if isinstance(error, (aiohttp.InvalidURL, UnicodeError)):
+            return Failure(f"no connection to {where}, which is no host name: {what}")
         if isinstance(error, aiohttp.ServerDisconnectedError):
             return Disconnected(f"{where} closed the connection without an answer")
         if isinstance(error, (aiohttp.ClientPayloadError, aiohttp.ClientResponseError, ValueError)):

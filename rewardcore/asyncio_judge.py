@@ -157,7 +157,7 @@ class AsyncioCrew(Crew):
             return Answer(failure=Failure(f"{type(error).__name__}: {error}"))
 
     def _expire(self, call: Call) -> None:
-        self._engine.expire(call, self._settings.deadline)
+        self._engine.expire(call)
         self.loop.call_later(LATE_SECONDS, self._give_up_late_flights)
         self._hire()
 
@@ -182,6 +182,7 @@ class AsyncioCrew(Crew):
         for task in workers:
             task.cancel()
         await asyncio.gather(*workers, return_exceptions=True)
+        self._engine.counters.in_flight = 0
         if self._transport is not None:
             await self._transport.close()
             await asyncio.sleep(0)  # closed transports let go of their sockets in the next turn of the loop

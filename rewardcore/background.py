@@ -1,7 +1,7 @@
 """One event loop in one daemon thread per process, shared by every asyncio judge and gone with the last of them.
 
 Calls come in from any thread, also from inside another running loop. After a fork the child knows nothing of the
-parent's loop: it keeps the object alive, so that no finaliser touches the parent's sockets, and starts its own.
+parent's loop, which its judge keeps alive there, so that no finaliser touches the parent's sockets; it starts its own.
 """
 
 from __future__ import annotations
@@ -19,7 +19,6 @@ T = TypeVar("T")
 
 _lock = threading.Lock()
 _loops: dict[Clock, BackgroundLoop] = {}
-_inherited: list[BackgroundLoop] = []
 
 
 class BackgroundLoop:
@@ -66,7 +65,6 @@ class BackgroundLoop:
 def _forget_the_parents_loops() -> None:
     global _lock
     _lock = threading.Lock()
-    _inherited.extend(_loops.values())
     _loops.clear()
 
 

@@ -108,9 +108,10 @@ class SqliteCache:
     def put(self, key: bytes, reply: Reply, material: bytes) -> None:
         if self._broken:
             return
-        if self._writer is None:
-            self._writer = threading.Thread(target=self._write, name="rewardcore-cache", daemon=True)
-            self._writer.start()
+        with self._lock:  # judges in several threads may share a cache, and their first rows one writer
+            if self._writer is None:
+                self._writer = threading.Thread(target=self._write, name="rewardcore-cache", daemon=True)
+                self._writer.start()
         usage = orjson.dumps(reply.usage).decode() if reply.usage else None
         self._unwritten[key] = reply
         self._rows.put((key, reply.text, usage, material, time.time()))

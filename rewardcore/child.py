@@ -15,6 +15,7 @@ import pickle
 import queue
 import signal
 import threading
+import weakref
 from collections.abc import Callable
 from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
@@ -23,7 +24,7 @@ from typing import Any
 
 from .asyncio_judge import AsyncioCrew, TransportName
 from .clock import SYSTEM_CLOCK
-from .engine import Call
+from .engine import Call, Stream
 from .failures import ConfigurationError, Failure, JudgeClosed, RewardcoreError, WorkerDied
 from .judge import Crew, Settings
 from .sample import Sample
@@ -69,7 +70,18 @@ def spawn(main: Callable[..., None], *arguments: Any) -> tuple[BaseProcess, Conn
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
         there.close()
+    _spawned.add(process)
     return process, here
+
+
+def _disown() -> None:
+    """After a fork: at its exit this process must not end the children of its parent as if they were its own."""
+    getattr(multiprocessing.process, "_children", set()).difference_update(_spawned)
+
+
+_spawned: weakref.WeakSet[BaseProcess] = weakref.WeakSet()
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_disown)
 
 
 def end(process: BaseProcess, connection: Connection) -> None:
@@ -102,15 +114,22 @@ class ChildCrew(Crew):
         self._asking = threading.Lock()
         self._numbers = itertools.count()
         self._calls: dict[int, Call] = {}
-        self._answers: queue.SimpleQueue[Stats] = queue.SimpleQueue()
+        self._streams: weakref.WeakKeyDictionary[Stream, int] = weakref.WeakKeyDictionary()
+        self._answered: queue.SimpleQueue[None] = queue.SimpleQueue()
         self._last_stats = Stats()
         self._closed = False
         self._start()
 
     def begin(self, call: Call) -> None:
-        samples = [(index, s.prompt, s.response, s.ground_truth, s.data_source, s.extra) for index, s in call.fresh]
-        number = next(self._numbers)
-        packed = pickle.dumps(("begin", number, samples, call.deadline, call.streamed), pickle.HIGHEST_PROTOCOL)
+        rows = [(index, s.prompt, s.response, s.ground_truth, s.data_source, s.extra) for index, s in call.fresh]
+        number, stream = next(self._numbers), self._stream_number(call)
+        try:
+            packed = _pack("begin", number, rows, call.deadline, stream)
+        except Exception:
+            rows = [row for row in rows if _travels(call, row)]
+            packed = _pack("begin", number, rows, call.deadline, stream)
+            if not rows:
+                return
         with self._lock:
             if self._closed:
                 raise RewardcoreError("this judge is closed; open another")
@@ -119,26 +138,34 @@ class ChildCrew(Crew):
             self._calls[number] = call
             self._outbox.put(packed)
 
+    def _stream_number(self, call: Call) -> int | None:
+        """The child knows a stream by its number, and forgets it when the parent has."""
+        if call.stream is None:
+            return None
+        if (number := self._streams.get(call.stream)) is None:
+            number = self._streams[call.stream] = next(self._numbers)
+            weakref.finalize(call.stream, lambda: self._outbox.put(_pack("forget", number)))
+        return number
+
     def abandon(self, call: Call) -> None:
         with self._lock:
             call.waiting.clear()
             for number in [number for number, known in self._calls.items() if known is call]:
                 del self._calls[number]
-                self._outbox.put(pickle.dumps(("abandon", number)))
+                self._outbox.put(_pack("abandon", number))
 
     def stats(self) -> Stats:
         with self._asking:
             if not self._closed and not self._gone:
-                self._outbox.put(pickle.dumps(("stats",)))
+                self._outbox.put(_pack("stats"))
                 with contextlib.suppress(queue.Empty):
-                    self._last_stats = self._answers.get(timeout=_PATIENCE_SECONDS)
+                    self._answered.get(timeout=_PATIENCE_SECONDS)
             return self._last_stats
 
     def close(self) -> None:
-        self.stats()  # the last figures, for whoever asks later
         with self._lock:
             self._closed = True
-            self._outbox.put(pickle.dumps(("close",)))
+            self._outbox.put(_pack("close"))
             self._outbox.put(None)
         self._process.join(_PATIENCE_SECONDS)  # it flushes its cache
         self._stop()
@@ -176,7 +203,8 @@ class ChildCrew(Crew):
             while True:
                 kind, *content = pickle.loads(connection.recv_bytes())
                 if kind == "stats":
-                    self._answers.put(content[0])
+                    self._last_stats = content[0]
+                    self._answered.put(None)
                 else:
                     self._deliver(*content)
         self._fail_calls()
@@ -203,21 +231,37 @@ class ChildCrew(Crew):
                 for index in sorted(call.waiting):
                     call.settle(index, verdict)
             self._calls.clear()
-        self._answers.put(self._last_stats)  # for whoever was asking
+        self._answered.put(None)  # for whoever was asking
+
+
+def _pack(*message: object) -> bytes:
+    return pickle.dumps(message, pickle.HIGHEST_PROTOCOL)
+
+
+def _travels(call: Call, row: tuple[Any, ...]) -> bool:
+    """Whether the sample can cross the pipe; if not, it has its verdict now."""
+    try:
+        _pack(row)
+    except Exception as error:
+        failure = Failure(f"extra must be picklable to reach the process that judges: {error}")
+        call.settle(row[0], Verdict(failure.status, error=f"{failure.kind}: {failure}"))
+        return False
+    return True
 
 
 def _judge_in_child(connection: Connection, settings: Settings, transport: TransportName) -> None:
     """The child's side, until the pipe ends or "close" comes."""
     crew = AsyncioCrew(settings, transport)
     calls: dict[int, Call] = {}
+    streams: dict[int, Stream] = {}
     sending = threading.Lock()
 
     def send(*message: object) -> None:
-        packed = pickle.dumps(message, pickle.HIGHEST_PROTOCOL)
+        packed = _pack(*message)
         with sending, contextlib.suppress(OSError):
             connection.send_bytes(packed)
 
-    def begin(number: int, rows: list[tuple[Any, ...]], deadline: float, streamed: bool) -> None:
+    def begin(number: int, rows: list[tuple[Any, ...]], deadline: float, stream: int | None) -> None:
         verdicts: list[tuple[Any, ...]] = []
 
         def flush() -> None:
@@ -226,16 +270,17 @@ def _judge_in_child(connection: Connection, settings: Settings, transport: Trans
 
         def tell(index: int, verdict: Verdict) -> None:
             verdicts.append((index, *_values(verdict)))
-            if streamed and len(verdicts) == 1:
+            if stream is not None and len(verdicts) == 1:
                 crew.loop.call_later(_GATHER_SECONDS, flush)
 
         def finished() -> None:
             calls.pop(number, None)
-            if not streamed:
+            if stream is None:
                 flush()
 
         samples = [(index, Sample(*fields)) for index, *fields in rows]
-        calls[number] = call = Call(samples, deadline, tell, finished)  # one clock for all processes
+        known = None if stream is None else streams.setdefault(stream, Stream())
+        calls[number] = call = Call(samples, deadline, tell, finished, known)  # one clock for all processes
         crew.begin(call)
 
     try:
@@ -245,12 +290,15 @@ def _judge_in_child(connection: Connection, settings: Settings, transport: Trans
                 begin(*content)
             elif kind == "abandon" and (call := calls.pop(content[0], None)) is not None:
                 crew.abandon(call)
+            elif kind == "forget":
+                streams.pop(content[0], None)
             elif kind == "stats":
                 send("stats", crew.stats())
             elif kind == "close":
                 return
     finally:
         crew.close()
+        send("stats", crew.stats())  # the last figures, for whoever asks later
 
 
 def _values(verdict: Verdict) -> tuple[Any, ...]:

@@ -17,7 +17,7 @@ except ImportError:
 from .cache import SqliteCache
 from .failures import ConfigurationError
 
-app = typer.Typer(no_args_is_help=True, pretty_exceptions_enable=False, help="LLM-as-judge rewards for RL post-training.")
+app = typer.Typer(no_args_is_help=True, pretty_exceptions_enable=False, help="LLM-as-judge rewards for RL training.")
 cache_app = typer.Typer(no_args_is_help=True, help="Look into a cache of judge replies.")
 app.add_typer(cache_app, name="cache")
 
@@ -38,7 +38,9 @@ def explain(
     finally:
         cache.close()
     if not rows:
-        raise ConfigurationError(f"no reply in {path} has a key that begins with {key!r}" if key else f"{path} is empty")
+        raise ConfigurationError(
+            f"no reply in {path} has a key that begins with {key!r}" if key else f"{path} is empty"
+        )
     if len(rows) > 1:
         for found, text, _, stored_at in rows:
             stored = datetime.fromtimestamp(stored_at).isoformat(" ", "seconds")

@@ -37,10 +37,18 @@ _NOTHING_SAID = Reply("")
 _OK: Status = "ok"
 
 
+class Stream:
+    """What the calls of one stream share: how often each request has come, and that they are one run."""
+
+    def __init__(self) -> None:
+        self.repeats: Counter[bytes] = Counter()
+        self.has_begun = False
+
+
 class Call:
     """One batch on its way: its samples, its deadline, and who is told of each verdict (`index, verdict`).
 
-    `finished` is told once, when the last verdict is in; `streamed` asks for verdicts as they come, not at the end.
+    `finished` is told once, when the last verdict is in. A call that is part of a stream is told as verdicts come.
     """
 
     def __init__(
@@ -49,13 +57,13 @@ class Call:
         deadline: float,
         tell: Callable[[int, Verdict], None],
         finished: Callable[[], None],
-        streamed: bool = False,
+        stream: Stream | None = None,
     ) -> None:
-        self.streamed = streamed
+        self.stream = stream
         self.fresh = deque(samples)
         self.deadline = deadline
         self.waiting = {index for index, _ in self.fresh}
-        self.repeats: Counter[bytes] = Counter()
+        self.repeats: Counter[bytes] = Counter() if stream is None else stream.repeats
         self.cancel_timer: Callable[[], object] | None = None
         self._tell = tell
         self._finished = finished
@@ -82,6 +90,7 @@ class Flight:
     failures: list[Failure] = field(default_factory=list)
     failure: Failure | None = None
     sent_at: float = 0.0
+    number: int = 0
 
     @property
     def deadline(self) -> float:
@@ -103,24 +112,33 @@ class Engine:
     _flights: dict[bytes, Flight] = field(default_factory=dict)
     _parked: list[tuple[float, int, Flight]] = field(default_factory=list)
     _ordinal: itertools.count[int] = field(default_factory=itertools.count)
+    _quiet_until: float = -math.inf
     _independent: bool = field(init=False)
 
     def __post_init__(self) -> None:
         self._independent = bool(getattr(self.rubric, "independent", False))
 
     def open(self, call: Call) -> None:
-        if self.breaker.failure is not None and not self._waiting_calls():
+        goes_on = call.stream is not None and call.stream.has_begun
+        if self.breaker.failure is not None and not goes_on and not self._waiting_calls():
             self.breaker.close()
+        if call.stream is not None:
+            call.stream.has_begun = True
         self._calls.append(call)
 
     def take(self, now: float) -> Flight | float | None:
         """The next flight to send; or the seconds until there may be one; or None: nothing is left to send."""
+        for call in [call for call in self._calls if call.deadline <= now]:
+            self.expire(call)
+        if now < self._quiet_until and self.breaker.failure is None:
+            return self._quiet_until - now if self._calls or self._parked else None
         for _ in range(_BREATH):
             flight = (self._next_parked(now) if self._parked else None) or self._next_fresh()
             if flight is not None:
                 flight.attempts += 1
                 flight.unpaid += 1
                 flight.sent_at = now
+                flight.number = self.limit.departed()
                 self.counters.departed()
                 return flight
             if not self._calls:
@@ -135,7 +153,7 @@ class Engine:
         if reply is not None:
             self.counters.arrived(now - flight.sent_at, reply.usage)
             tokens = reply.usage.get("completion_tokens") if reply.usage else None
-            self.limit.succeeded(flight.sent_at, now, tokens, reply.quota)
+            self.limit.succeeded(flight.number, now - flight.sent_at, tokens, reply.quota)
         if answer.reply is not None and self.cache is not None:
             self.cache.put(flight.request.key, answer.reply, self.builder.material(flight.request))
         if failure is None or not failure.retryable:
@@ -144,17 +162,19 @@ class Engine:
                 log.error("%s; the rest of this run is not sent", failure)
         else:
             if isinstance(failure, RateLimited):
-                self.limit.rate_limited(flight.sent_at, now)
+                self.limit.rate_limited(flight.number)
             retry_at = self._retry_at(flight, failure, now)
             if retry_at is not None:
+                if isinstance(failure, RateLimited) and not self.counters.in_flight:
+                    self._quiet_until = retry_at  # the endpoint takes nothing at all: no sample may go out before
                 heapq.heappush(self._parked, (retry_at, next(self._ordinal), flight))
                 return
             answer = Answer(failure=flight.failure)
         self._land(flight, answer, now)
 
-    def expire(self, call: Call, seconds: float) -> None:
+    def expire(self, call: Call) -> None:
         """The call's deadline has come: whatever is not judged is `timeout`."""
-        late = f"not judged within the deadline of {seconds:g} s"
+        late = "not judged before the deadline"
         flights = self._flights_of(call)
         for index in sorted(call.waiting):
             flight = flights.get(index)

@@ -22,7 +22,7 @@ class Generator(Protocol):
     - `lengths(conversations) -> list[int]`: prompt lengths in tokens; characters count where it is missing;
     - `max_prompt_tokens: int`: a longer prompt never reaches the model; read only where there are `lengths`;
     - `recommend_batch_size(prompt_tokens: int) -> int | None`: what fits the free memory, None for "all at once";
-    - `close()`: gives back the memory.
+    - `close()`: gives back the memory; for the caller who made it, never called by a judge.
     """
 
     def generate(self, conversations: list[Conversation]) -> list[str]: ...
@@ -50,11 +50,6 @@ def recommended_batch_size(generator: Generator, longest: int) -> int | None:
         )
     size: int | None = recommend(longest)
     return size
-
-
-def close_generator(generator: Generator) -> None:
-    if close := getattr(generator, "close", None):
-        close()
 
 
 def release_memory() -> None:

@@ -46,8 +46,10 @@ class HttpxTransport:
                     for chunk in response.iter_raw():
                         gathered.feed(chunk)
                 return self._reader.read(response.status_code, response.headers, gathered.finish())
-        except (httpx.HTTPError, httpx.InvalidURL) as error:
+        except (httpx.HTTPError, httpx.InvalidURL, UnicodeError) as error:
             raise failure_from(error, self._endpoint) from None
+        except (KeyboardInterrupt, SystemExit) as error:  # without the client's frames: their locals hold the key
+            raise error.with_traceback(None) from None
 
     def close(self) -> None:
         self._client.close()
@@ -75,7 +77,7 @@ class AsyncHttpxTransport:
                     async for chunk in response.aiter_raw():
                         gathered.feed(chunk)
                 return self._reader.read(response.status_code, response.headers, gathered.finish())
-        except (httpx.HTTPError, httpx.InvalidURL) as error:
+        except (httpx.HTTPError, httpx.InvalidURL, UnicodeError) as error:
             raise failure_from(error, self._endpoint) from None
 
     async def close(self) -> None:
@@ -94,9 +96,12 @@ def _gatherer(response: httpx.Response) -> Body:
 def failure_from(error: Exception, endpoint: Endpoint) -> Failure:
     where, what = endpoint.host, f"{type(error).__name__}: {error}"
     if isinstance(error, (httpx.ConnectTimeout, httpx.ConnectError)):
-        if isinstance(error.__cause__, httpcore.ConnectError) and isinstance(error.__cause__.__cause__, ssl.SSLError):
+        cause = error.__cause__  # httpcore's, raised again "from None": what it stands for is its context
+        if cause is not None and isinstance(cause.__context__, ssl.SSLError):
             return TlsFailed(f"no TLS connection to {where}: {error}")
         return ConnectionFailed(f"no connection to {where}: {what}")
+    if isinstance(error, (httpx.InvalidURL, UnicodeError)):
+        return Failure(f"no connection to {where}, which is no host name: {what}")
     if isinstance(error, httpx.TimeoutException):
         return DeadlinePassed(f"{where} did not answer in the time that was left")
     if isinstance(error, httpx.RemoteProtocolError) and "without sending a response" in str(error):
@@ -108,10 +113,11 @@ def failure_from(error: Exception, endpoint: Endpoint) -> Failure:
 
 class _DeadlineTransport(httpx.HTTPTransport):
     def __init__(self, backend: _DeadlineBackend) -> None:
-        super().__init__(trust_env=False)
+        context = httpx.create_ssl_context(trust_env=False)
+        super().__init__(verify=context, trust_env=False)
         # httpx has no argument for a network backend; the pool is its one seam, unchanged since httpx 0.13.
         self._pool = httpcore.ConnectionPool(
-            ssl_context=httpx.create_ssl_context(trust_env=False),
+            ssl_context=context,
             max_connections=1,
             max_keepalive_connections=1,
             network_backend=backend,

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self, overload
 from .cache import Cache, MemoryCache, SqliteCache
 from .clock import SYSTEM_CLOCK, Clock
 from .endpoint import Endpoint
-from .engine import Call, Engine
+from .engine import Call, Engine, Stream
 from .failures import ConfigurationError, RewardcoreError
 from .limit import Limit
 from .request import RequestBuilder
@@ -164,8 +164,9 @@ class Pending:
                 self.cancel()
                 raise
             finally:
-                self.waited += clock.now() - started
-                self._blocked(clock.now() - started)
+                seconds = clock.now() - started
+                self.waited += seconds
+                self._blocked(seconds)
         return future.result()
 
     async def _result(self) -> list[Verdict]:
@@ -264,7 +265,7 @@ class AsyncioJudge(Judge):
         crew, mailbox = self._here(), _Mailbox()
         chunk_size = self._chunk_size
         window = 4 * chunk_size
-        source = _numbered(samples)
+        source, stream = _numbered(samples), Stream()
         calls: deque[Call] = deque()
         outstanding, exhausted = 0, False
         try:
@@ -274,7 +275,7 @@ class AsyncioJudge(Judge):
                     exhausted = len(chunk) < chunk_size
                     if chunk:
                         outstanding += len(chunk)
-                        call = Call(chunk, self._deadline(), mailbox.put, _nothing, streamed=True)
+                        call = Call(chunk, self._deadline(), mailbox.put, _nothing, stream)
                         calls.append(call)
                         self._here().begin(call)
                 if not outstanding:
@@ -329,7 +330,6 @@ def _numbered(samples: Iterable[Sample]) -> Iterator[tuple[int, Sample]]:
 
 
 _open_judges: set[Judge] = set()
-_inherited: list[Crew] = []
 
 
 def _close_all() -> None:
@@ -339,10 +339,13 @@ def _close_all() -> None:
 
 
 def _keep_the_parents_crews() -> None:
-    """After a fork: the crews are the parent's. Kept alive and untouched, for a finaliser would end its connections."""
-    for judge in _open_judges:
-        judge._hiring = threading.Lock()
-        _inherited.append(judge._crew)
+    """After a fork: the crews are the parent's, their sockets in use. Nothing here may finalise them, not even exit."""
+    if _open_judges:
+        import ctypes
+
+        for judge in _open_judges:
+            judge._hiring = threading.Lock()
+            ctypes.pythonapi.Py_IncRef(ctypes.py_object(judge._crew))
 
 
 if hasattr(os, "register_at_fork"):

@@ -1,9 +1,9 @@
-"""How many requests may be in flight: pure logic, told of every outcome, asked only for `current`.
+"""How many requests may be in flight: pure logic, told of every departure and outcome, asked only for `current`.
 
-Two ways to begin: `Limit.fixed(n)` starts at its ceiling, `Limit.auto()` starts low and doubles each round while the
-endpoint keeps up. From the first trouble on both are the same: a burst of 429s cuts the limit once, seconds per
-output token that rise with the load cut it gently, a remaining-quota header bounds it, and each round without trouble
-gives one place back. Nothing here waits or counts what is in flight.
+It works as TCP does. Below a threshold each reply adds a place, so the limit doubles each round; above it a whole round
+does. `Limit.fixed(n)` starts at its ceiling, `Limit.auto()` starts low with no threshold yet. A burst of 429s cuts the
+limit once and sets the threshold there; seconds per output token that rise with the load cut it gently; a
+remaining-quota header bounds it. Departures are numbered, so a burst is known by its numbers: no clock is needed.
 """
 
 from __future__ import annotations
@@ -21,10 +21,12 @@ class Limit:
     def __init__(self, start: int, ceiling: int, *, adapts_to_latency: bool) -> None:
         self.current = start
         self.ceiling = ceiling
-        self._doubling = start < ceiling
+        self._threshold = ceiling
         self._adapts_to_latency = adapts_to_latency
+        self._sent = 0
+        self._burst_end = 0
         self._progress = 0
-        self._cut_at = float("-inf")
+        self._replied_since_cut = True
         self._heard = 0
         self._pace = 0.0
         self._best_pace = 0.0
@@ -37,32 +39,39 @@ class Limit:
     def auto(cls) -> Limit:
         return cls(AUTO_START, AUTO_CEILING, adapts_to_latency=True)
 
-    def succeeded(self, sent_at: float, now: float, tokens: int | None = None, quota: int | None = None) -> None:
+    def departed(self) -> int:
+        """A request goes out; its number."""
+        self._sent += 1
+        return self._sent
+
+    def succeeded(self, number: int, seconds: float, tokens: int | None = None, quota: int | None = None) -> None:
         """A reply came; `tokens` is how many the judge wrote, `quota` how many requests are left to us."""
+        self._replied_since_cut = True
         if quota is not None and quota < self.current:
-            self._cut(now, max(1, quota))
-            return
-        if self._adapts_to_latency and self._is_slow((now - sent_at) / max(1, tokens or 1)):
-            if sent_at >= self._cut_at:
-                self._cut(now, max(1, int(self.current * _EASE)))
-            return
-        if self.current >= self.ceiling:
-            return
-        self._progress += 1
-        if self._doubling or self._progress >= self.current:
-            self._progress = 0
-            self.current += 1
+            self.current = max(1, quota)
+        elif self._adapts_to_latency and self._is_slow(seconds / max(1, tokens or 1)):
+            self._cut(number, _EASE)
+        # A place more is earned only where the present ones are used: by what was sent since this one left.
+        elif self.current < self.ceiling and 2 * (self._sent - number + 1) >= self.current:
+            self._progress += 1
+            if self.current < self._threshold or self._progress >= self.current:
+                self._progress = 0
+                self.current += 1
 
-    def rate_limited(self, sent_at: float, now: float) -> None:
-        """A 429. Requests that were sent before the last cut belong to the burst that caused it."""
-        if sent_at >= self._cut_at:
-            self._cut(now, max(1, int(self.current * _CUT)))
+    def rate_limited(self, number: int) -> None:
+        """A 429."""
+        self._cut(number, _CUT)
 
-    def _cut(self, now: float, to: int) -> None:
-        self.current = to
-        self._doubling = False
+    def _cut(self, number: int, factor: float) -> None:
+        """Once for all that was sent before the cut. Cuts on end without a reply between them keep the threshold."""
+        if number <= self._burst_end:
+            return
+        self.current = max(1, int(self.current * factor))
+        if self._replied_since_cut:
+            self._threshold = self.current
+        self._replied_since_cut = False
+        self._burst_end = self._sent
         self._progress = 0
-        self._cut_at = now
 
     def _is_slow(self, pace: float) -> bool:
         self._heard += 1

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import multiprocessing
 import os
 import threading
 from collections.abc import Callable
@@ -87,7 +88,7 @@ class ProcessCrew(Crew):
 
     def _expire(self, call: Call) -> None:
         with self._work:
-            self._engine.expire(call, self._settings.deadline)
+            self._engine.expire(call)
 
     def stats(self) -> Stats:
         with self._work:
@@ -170,7 +171,8 @@ class _Worker:
 def _answer_requests(
     connection: Connection, endpoint: Endpoint, rubric: Rubric, worker_setup: Callable[[], object] | None
 ) -> None:
-    """The worker's side, until the pipe ends."""
+    """The worker's side, until the pipe ends; or the parent, which a worker that waits for a reply would not notice."""
+    threading.Thread(target=_end_with_the_parent, name="rewardcore-parent", daemon=True).start()
     if worker_setup is not None:
         worker_setup()
     transport = HttpxTransport(endpoint, SYSTEM_CLOCK)
@@ -184,3 +186,10 @@ def _answer_requests(
             connection.send(answer)
     finally:
         transport.close()
+
+
+def _end_with_the_parent() -> None:
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        parent.join()
+        os._exit(1)

@@ -51,7 +51,7 @@ class SyncCrew(Crew):
             now = clock.now()
             left = min(call.deadline, give_up) - now
             if now >= call.deadline:
-                engine.expire(call, self._settings.deadline)
+                engine.expire(call)
             elif left <= 0.0:
                 raise TimeoutError
             elif self._turn.acquire(timeout=min(left, threading.TIMEOUT_MAX)):

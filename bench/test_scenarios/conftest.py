@@ -5,7 +5,7 @@ This folder has no __init__.py: asv, which imports every module of the package `
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -85,7 +85,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 
 @pytest.fixture
-def run_benchmark(benchmark: Any, results: Results) -> Iterator[Callable[..., Run]]:
+def run_benchmark(benchmark: Any, results: Results) -> Callable[..., Run]:
     """Time a scenario with pytest-benchmark, on its own stage, and keep its last run and its records."""
 
     def timed(scenario: Scenario, *, rounds: int = 1, stage: Stage | None = None) -> Run:
@@ -104,7 +104,7 @@ def run_benchmark(benchmark: Any, results: Results) -> Iterator[Callable[..., Ru
         ]
         return best
 
-    yield timed
+    return timed
 
 
 @pytest.fixture

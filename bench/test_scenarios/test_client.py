@@ -75,7 +75,8 @@ def test_main_thread_beside_judging(once, results, load, background):
 
 def test_memory_of_a_long_stream(once, results):
     growth = once("endurance", endurance.measure_stream)
-    line = f"{growth.samples:,} samples: {growth.early / 2**20:.1f} MiB after a fifth, {growth.late / 2**20:.1f} MiB at the end"
+    early, late = growth.early / 2**20, growth.late / 2**20
+    line = f"{growth.samples:,} samples: {early:.1f} MiB after a fifth, {late:.1f} MiB at the end"
     figure = record(endurance.STREAM, "RSS growth", growth.bytes_per_sample, "bytes/sample", "lower")
     results.note("memory of a long stream", [line], [figure])
 

@@ -117,7 +117,7 @@ async def an_async_generator():
 
 @pytest.mark.parametrize("mistake", [a_coroutine, an_async_generator])
 def test_a_coroutine_handed_to_a_benchmark_is_an_error(mistake):
-    with pytest.raises(TypeError, match="wrap it in asyncio.run"):
+    with pytest.raises(TypeError, match=r"wrap it in asyncio\.run"):
         measurable(mistake)
 
 

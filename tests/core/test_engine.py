@@ -1,0 +1,760 @@
+"""The engine, driven by hand on a clock that only the test moves: no sockets, no threads, no waiting."""
+
+import itertools
+import logging
+import math
+import random
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from rewardcore import Endpoint, MemoryCache, Sample, SqliteCache, Unparsed, rubrics
+from rewardcore.engine import Call, Engine, Flight, Stream
+from rewardcore.failures import (
+    BrokenReply,
+    ConnectionFailed,
+    DeadlinePassed,
+    Denied,
+    Disconnected,
+    Failure,
+    QuotaExhausted,
+    RateLimited,
+    Refused,
+    Rejected,
+    Transient,
+    Truncated,
+    UnexpectedReply,
+    WorkerDied,
+)
+from rewardcore.limit import Limit
+from rewardcore.reply import Answer, Reply, grade
+from rewardcore.request import RequestBuilder
+from rewardcore.retry import MAX_ATTEMPTS, RetryBudget
+from rewardcore.stats import Counters
+
+ENDPOINT = Endpoint("http://127.0.0.1:8000/v1", "judge")
+DEADLINE = 300.0
+GOOD = Reply("<score>10</score>", {"prompt_tokens": 5, "completion_tokens": 2})
+
+
+class Echo:
+    """A rubric that asks with the sample's response and reads a plain number."""
+
+    def __init__(self, independent=False):
+        self.independent = independent
+
+    def messages(self, sample):
+        if sample.response == "poison":
+            raise KeyError("poison")
+        return [{"role": "user", "content": sample.response}]
+
+    def parse(self, text):
+        try:
+            return float(text)
+        except ValueError:
+            raise Unparsed(f"no number in {text!r}") from None
+
+
+def failed(kind, retry_after=None, reply=None):
+    failure = kind(f"{kind.__name__} happened")
+    failure.retry_after, failure.reply = retry_after, reply
+    return Answer(failure=failure)
+
+
+class Desk:
+    """An engine, its clock, and the calls that were brought to it."""
+
+    def __init__(self, rubric=None, cache=None, limit=60, trickle=1.0, uniform=lambda: 0.5):
+        self.rubric = rubric or Echo()
+        self.counters = Counters()
+        builder = RequestBuilder(ENDPOINT, self.rubric)
+        budget = RetryBudget(trickle)
+        self.engine = Engine(
+            builder, self.rubric, cache or MemoryCache(), Limit.fixed(limit), budget, self.counters, uniform=uniform
+        )
+        self.now = 0.0
+
+    def call(self, *responses, deadline=DEADLINE, stream=None):
+        samples = [Sample("p", str(response)) for response in responses]
+        told, done = {}, []
+
+        def tell(index, verdict):
+            assert index not in told, "a sample has one verdict"
+            told[index] = verdict
+
+        call = Call(enumerate(samples), self.now + deadline, tell, lambda: done.append(True), stream)
+        call.told, call.done = told, done
+        self.engine.open(call)
+        return call
+
+    def take(self):
+        return self.engine.take(self.now)
+
+    def flight(self):
+        flight = self.take()
+        assert isinstance(flight, Flight)
+        return flight
+
+    def flights(self):
+        return list(itertools.takewhile(lambda step: isinstance(step, Flight), iter(self.take, None)))
+
+    def settle(self, flight, answer):
+        self.engine.settle(flight, answer, self.now)
+
+    def reply(self, flight, text="1"):
+        self.settle(flight, grade(self.rubric, Reply(text, {"prompt_tokens": 5, "completion_tokens": 2})))
+
+    def drive(self, answer, until=math.inf):
+        """One request at a time until nothing is left; `answer` makes an answer of a flight, and takes a second."""
+        while (step := self.take()) is not None:
+            if isinstance(step, Flight):
+                self.now += 1.0
+                self.settle(step, answer(step))
+            else:
+                self.now += step
+            if self.now >= until:
+                return
+
+
+def asked(flight):
+    return flight.request.body.decode().split('"content":"')[1].split('"')[0]
+
+
+@pytest.fixture
+def desk():
+    return Desk()
+
+
+def test_one_verdict_per_sample_under_its_own_index(desk):
+    call = desk.call(*range(10))
+    flights = desk.flights()
+    assert len(flights) == 10
+    for flight in reversed(flights):
+        desk.reply(flight, asked(flight))
+    assert [call.told[index].score for index in range(10)] == [float(index) for index in range(10)]
+    assert call.done == [True]
+    assert desk.take() is None
+
+
+def test_a_verdict_tells_text_usage_latency_and_cost(desk):
+    call = desk.call("a")
+    flight = desk.flight()
+    desk.now = 2.5
+    desk.reply(flight, "0.25")
+    verdict = call.told[0]
+    assert (verdict.status, verdict.score, verdict.text, verdict.error) == ("ok", 0.25, "0.25", None)
+    assert (verdict.cached, verdict.attempts, verdict.latency) == (False, 1, 2.5)
+    assert verdict.usage == {"prompt_tokens": 5, "completion_tokens": 2}
+
+
+@pytest.mark.parametrize(
+    ("kind", "status"),
+    [
+        (Rejected, "failed"),
+        (UnexpectedReply, "failed"),
+        (DeadlinePassed, "timeout"),
+        (Refused, "refused"),
+        (Truncated, "truncated"),
+        (Unparsed, "unparsed"),
+        (Failure, "failed"),
+    ],
+)
+def test_a_final_failure_is_its_samples_alone_and_never_a_number(desk, kind, status):
+    call = desk.call("a", "b", "c")
+    first, second, third = desk.flights()
+    desk.reply(first)
+    desk.settle(second, failed(kind))
+    desk.reply(third)
+    assert [call.told[index].status for index in range(3)] == ["ok", status, "ok"]
+    assert (call.told[1].score, call.told[1].attempts) == (None, 1)
+    assert call.told[1].error == f"{kind.__name__}: {kind.__name__} happened"
+    assert desk.counters.failed == {kind.__name__: 1}
+
+
+def test_a_sample_that_the_rubric_cannot_write_fails_alone_and_costs_nothing(desk):
+    call = desk.call("a", "poison", "b")
+    for flight in desk.flights():
+        desk.reply(flight)
+    assert [call.told[index].status for index in range(3)] == ["ok", "failed", "ok"]
+    assert "KeyError: 'poison'" in call.told[1].error
+    assert desk.counters.requests == 2
+
+
+def test_many_samples_that_need_no_request_let_the_loop_breathe(desk):
+    call = desk.call(*["poison"] * 200, "a")
+    steps = [desk.take() for _ in range(4)]
+    assert steps[:3] == [0.0, 0.0, 0.0]
+    assert isinstance(steps[3], Flight)
+    assert len(call.told) == 200
+
+
+def test_calls_take_turns(desk):
+    desk.call("a1", "a2", "a3")
+    desk.call("b1", "b2", "b3")
+    assert [asked(flight) for flight in desk.flights()] == ["a1", "b1", "a2", "b2", "a3", "b3"]
+
+
+# Coalescing, repeats and the cache.
+
+
+def test_identical_requests_in_flight_are_sent_once_and_shared(desk):
+    call = desk.call("a", "a", "b", "a")
+    flights = desk.flights()
+    assert [asked(flight) for flight in flights] == ["a", "b"]
+    for flight in flights:
+        desk.reply(flight)
+    assert [call.told[index].score for index in range(4)] == [1.0] * 4
+    assert [call.told[index].attempts for index in range(4)] == [1, 0, 1, 0]
+    assert (desk.counters.requests, desk.counters.coalesced) == (2, 2)
+
+
+def test_identical_requests_of_two_calls_are_shared(desk):
+    one, other = desk.call("a"), desk.call("a")
+    (flight,) = desk.flights()
+    desk.reply(flight)
+    assert (one.told[0].score, other.told[0].score) == (1.0, 1.0)
+    assert (one.told[0].attempts, other.told[0].attempts) == (1, 0)
+
+
+def test_a_failure_is_shared_as_well_and_counted_for_each_sample(desk):
+    call = desk.call("a", "a")
+    desk.settle(desk.flights()[0], failed(Rejected))
+    assert [call.told[index].status for index in range(2)] == ["failed", "failed"]
+    assert desk.counters.failed == {"Rejected": 2}
+
+
+def test_independent_repeats_are_separate_draws():
+    desk = Desk(Echo(independent=True))
+    call = desk.call("a", "a", "b", "a")
+    flights = desk.flights()
+    assert [flight.request.repeat for flight in flights] == [0, 1, 0, 2]
+    for number, flight in enumerate(flights):
+        desk.reply(flight, str(number))
+    assert [call.told[index].score for index in range(4)] == [0.0, 1.0, 2.0, 3.0]
+    assert desk.counters.coalesced == 0
+
+
+def test_independent_repeats_are_found_again_in_the_cache_each_as_its_own():
+    desk = Desk(Echo(independent=True))
+    desk.call("a", "a", "a")
+    for number, flight in enumerate(desk.flights()):
+        desk.reply(flight, str(number))
+    again = desk.call("a", "a", "a", "a")
+    (flight,) = desk.flights()
+    desk.reply(flight, "3")
+    assert [again.told[index].score for index in range(4)] == [0.0, 1.0, 2.0, 3.0]
+    assert [again.told[index].cached for index in range(4)] == [True, True, True, False]
+
+
+def test_a_reply_is_paid_for_once(desk):
+    desk.call("a")
+    desk.reply(desk.flight(), "0.5")
+    again = desk.call("a")
+    assert desk.take() is None
+    verdict = again.told[0]
+    assert (verdict.score, verdict.cached, verdict.attempts, verdict.usage["prompt_tokens"]) == (0.5, True, 0, 5)
+    assert (desk.counters.requests, desk.counters.cached) == (1, 1)
+
+
+def test_an_old_reply_is_read_by_the_parser_of_today():
+    cache = MemoryCache()
+    before = Desk(cache=cache)
+    before.call("a")
+    before.reply(before.flight(), "seven")
+
+    class Better(Echo):
+        def parse(self, text):
+            return 0.7
+
+    after = Desk(Better(), cache)
+    call = after.call("a")
+    assert after.take() is None
+    assert (call.told[0].score, call.told[0].cached) == (0.7, True)
+
+
+NEVER_STORED = [
+    failed(Refused, reply=Reply("I will not")),
+    failed(Truncated, reply=Reply("<score>10</score> and th")),
+    failed(Unparsed, reply=Reply("")),
+    failed(UnexpectedReply),
+    failed(Rejected),
+    failed(Denied),
+    failed(DeadlinePassed),
+    failed(Failure),
+]
+
+
+@pytest.mark.parametrize("answer", NEVER_STORED, ids=lambda answer: answer.failure.kind)
+def test_no_failure_refusal_or_truncated_reply_is_ever_stored(tmp_path, answer):
+    cache = SqliteCache(tmp_path / "judge.sqlite")
+    desk = Desk(cache=cache)
+    call = desk.call("a")
+    desk.settle(desk.flight(), answer)
+    assert call.told[0].score is None
+    desk.call("a")
+    assert isinstance(desk.take(), Flight)
+    cache.close()
+    cache = SqliteCache(tmp_path / "judge.sqlite")
+    assert cache.rows() == []
+    cache.close()
+
+
+def test_a_failed_reply_is_shown_and_counted_though_it_is_not_stored(desk):
+    call = desk.call("a")
+    desk.settle(desk.flight(), failed(Truncated, reply=Reply("half", {"completion_tokens": 77})))
+    assert (call.told[0].text, call.told[0].usage) == ("half", {"completion_tokens": 77})
+    assert desk.counters.completion_tokens == 77
+
+
+def test_a_cached_reply_goes_to_disk_with_the_material_of_its_key(tmp_path):
+    cache = SqliteCache(tmp_path / "judge.sqlite")
+    desk = Desk(cache=cache)
+    desk.call("a")
+    flight = desk.flight()
+    desk.reply(flight, "0.5")
+    cache.close()
+    cache = SqliteCache(tmp_path / "judge.sqlite")
+    ((key, text, material, _),) = cache.rows()
+    cache.close()
+    assert (bytes.fromhex(key), text) == (flight.request.key, "0.5")
+    assert material == desk.engine.builder.material(flight.request)
+
+
+# Retries.
+
+
+@pytest.mark.parametrize("kind", [Transient, RateLimited, ConnectionFailed, BrokenReply, WorkerDied])
+def test_a_failure_that_may_pass_is_tried_again_later(desk, kind):
+    call = desk.call("a")
+    desk.settle(desk.flight(), failed(kind))
+    assert call.told == {}
+    assert desk.take() == pytest.approx(0.25)
+    desk.now += 0.25
+    desk.reply(desk.flight(), "1")
+    assert (call.told[0].score, call.told[0].attempts) == (1.0, 2)
+    assert (desk.counters.requests, desk.counters.retried) == (2, 1)
+
+
+def test_parked_retries_come_back_in_the_order_of_their_time():
+    waits = iter([0.9, 0.1, 0.5])
+    desk = Desk(uniform=lambda: next(waits))
+    desk.call("a", "b", "c", "d")
+    for flight in desk.flights()[:3]:
+        desk.settle(flight, failed(Transient))
+    order = []
+    while len(order) < 3:
+        step = desk.take()
+        if isinstance(step, Flight):
+            order.append(asked(step))
+        else:
+            desk.now += step
+    assert order == ["b", "c", "a"]
+
+
+def test_fresh_samples_go_out_while_retries_wait(desk):
+    desk.call("a", "b")
+    desk.settle(desk.flight(), failed(Transient, retry_after=100.0))
+    assert asked(desk.flight()) == "b"
+
+
+def test_an_endpoint_that_refuses_all_there_is_in_flight_is_left_alone_until_it_asked(desk):
+    """Else every other sample would run into the same rate limit, one by one."""
+    desk.call("a", "b")
+    desk.settle(desk.flight(), failed(RateLimited, retry_after=100.0))
+    assert 100.0 <= desk.take() < 101.0
+
+
+def test_one_refusal_among_requests_in_flight_does_not_stop_the_others(desk):
+    desk.call("a", "b", "c")
+    refused, _ = desk.flight(), desk.flight()
+    desk.settle(refused, failed(RateLimited, retry_after=100.0))
+    assert asked(desk.flight()) == "c"
+
+
+def test_a_call_whose_deadline_passed_before_anyone_looked_is_not_sent(desk):
+    call = desk.call("a", "b")
+    desk.now = call.deadline
+    assert desk.take() is None
+    assert [verdict.status for verdict in call.told.values()] == ["timeout", "timeout"]
+
+
+def test_the_calls_of_a_stream_number_their_repeats_together_and_share_the_breaker(desk):
+    stream = Stream()
+    first = desk.call("a", stream=stream)
+    desk.settle(desk.flight(), failed(Denied))
+    assert first.told[0].status == "failed"
+    desk.call("b", stream=stream)
+    assert desk.take() is None
+    desk.call("b")
+    assert asked(desk.flight()) == "b"
+
+
+def test_a_stale_connection_is_tried_again_at_once_and_free_of_charge(desk):
+    call = desk.call("a")
+    desk.settle(desk.flight(), failed(Disconnected))
+    flight = desk.flight()
+    assert flight.failures == []
+    desk.reply(flight)
+    assert call.told[0].attempts == 2
+
+
+def test_a_connection_that_is_always_closed_is_given_up(desk):
+    call = desk.call("a")
+    desk.drive(lambda flight: failed(Disconnected))
+    assert (call.told[0].status, call.told[0].attempts) == ("failed", MAX_ATTEMPTS + 1)
+
+
+def test_attempts_at_one_sample_are_bounded(desk):
+    call = desk.call("a")
+    desk.drive(lambda flight: failed(Transient))
+    assert (call.told[0].status, call.told[0].attempts) == ("failed", MAX_ATTEMPTS)
+    assert desk.counters.requests == MAX_ATTEMPTS
+
+
+def test_at_a_rate_limit_the_deadline_decides(desk):
+    call = desk.call("a")
+    desk.drive(lambda flight: failed(RateLimited))
+    assert call.told[0].status == "failed"
+    assert call.told[0].attempts > 3 * MAX_ATTEMPTS
+    assert desk.now <= DEADLINE
+
+
+def test_what_the_endpoint_asks_for_is_waited_for(desk):
+    desk.call("a")
+    desk.settle(desk.flight(), failed(RateLimited, retry_after=42.0))
+    assert 42.0 <= desk.take() <= 42.8
+
+
+def test_a_wait_past_the_deadline_fails_the_sample_at_once_and_says_so(desk):
+    call = desk.call("a", "b")
+    first, second = desk.flights()
+    desk.settle(first, failed(RateLimited, retry_after=86400.0))
+    assert call.told[0].status == "failed"
+    assert "asked to wait 86400 s, which is past the deadline" in call.told[0].error
+    desk.reply(second)
+    assert call.told[1].status == "ok"
+
+
+def test_a_backoff_past_the_deadline_is_not_begun(desk):
+    call = desk.call("a", deadline=1.0)
+    flight = desk.flight()
+    desk.now = 0.9
+    desk.settle(flight, failed(Transient))
+    assert call.told[0].error == "Transient: Transient happened"
+
+
+def test_a_burst_of_429s_cuts_the_concurrency_once_and_replies_restore_it():
+    desk = Desk(limit=10)
+    desk.call(*range(10))
+    flights = desk.flights()
+    desk.now = 1.0
+    for flight in flights:
+        desk.settle(flight, failed(RateLimited))
+    assert desk.engine.limit.current == 7
+    desk.call(*range(100, 200))
+    desk.now = 2.0
+    for flight in desk.flights():
+        desk.settle(flight, Answer(GOOD, 1.0))
+    assert desk.engine.limit.current == 10
+
+
+def test_in_a_lasting_storm_retries_are_a_tenth_of_the_traffic():
+    desk = Desk(uniform=random.Random(0).random)
+    call = desk.call(*range(2000), deadline=1e9)
+    for _ in range(2000):
+        step = desk.take()
+        assert isinstance(step, Flight)
+        desk.now += 0.001
+        desk.settle(step, failed(Transient))
+    assert desk.counters.retried <= 0.1 * desk.counters.requests + RetryBudget.BURST + desk.now
+    desk.drive(lambda flight: grade(desk.rubric, Reply("1")))
+    assert len(call.told) == 2000
+    assert sum(verdict.status == "ok" for verdict in call.told.values()) == 2000
+
+
+def test_after_a_storm_every_retry_goes_out_at_once():
+    desk = Desk()
+    desk.call(*range(500), deadline=1e9)
+    for flight in desk.flights():
+        desk.settle(flight, failed(Transient))
+    desk.now += 60.0
+    while desk.engine.budget._health < RetryBudget.HEALTHY:
+        step = desk.take()
+        if isinstance(step, Flight):
+            desk.reply(step)
+        else:
+            desk.now += step
+    rest = len(desk.engine._parked)
+    assert rest > 400
+    assert len(desk.flights()) == rest
+
+
+# The breaker.
+
+
+@pytest.mark.parametrize("kind", [Denied, QuotaExhausted])
+def test_a_denied_key_stops_the_rest_of_the_run(desk, kind, caplog):
+    call = desk.call(*range(50))
+    with caplog.at_level(logging.ERROR, logger="rewardcore"):
+        desk.settle(desk.flight(), failed(kind))
+        assert desk.take() is None
+    assert [verdict.status for verdict in call.told.values()] == ["failed"] * 50
+    assert {verdict.error for verdict in call.told.values()} == {f"{kind.__name__}: {kind.__name__} happened"}
+    assert desk.counters.requests == 1
+    assert len(caplog.records) == 1
+
+
+def test_the_breaker_ends_parked_retries_at_once(desk):
+    call = desk.call("a", "b")
+    first, second = desk.flights()
+    desk.settle(first, failed(RateLimited, retry_after=200.0))
+    desk.settle(second, failed(Denied))
+    assert desk.take() is None
+    assert call.told[0].error.startswith("Denied")
+    assert desk.now == 0.0
+
+
+def test_replies_already_in_the_air_still_count_after_the_breaker(desk):
+    call = desk.call("a", "b", "c")
+    first, second, third = desk.flights()
+    desk.settle(first, failed(Denied))
+    desk.reply(second)
+    desk.settle(third, failed(Transient))
+    desk.take()
+    assert [call.told[index].status for index in range(3)] == ["failed", "ok", "failed"]
+
+
+def test_the_cache_answers_though_the_breaker_is_open(desk):
+    desk.call("a")
+    desk.reply(desk.flight())
+    call = desk.call("b", "a")
+    desk.settle(desk.flight(), failed(Denied))
+    desk.take()
+    assert [call.told[index].status for index in range(2)] == ["failed", "ok"]
+
+
+def test_the_next_run_asks_again(desk):
+    """Also when the sample that opened the breaker was the last one, and nobody took another step."""
+    desk.call("a")
+    desk.settle(desk.flight(), failed(Denied))
+    call = desk.call("b")
+    desk.reply(desk.flight())
+    assert call.told[0].status == "ok"
+
+
+def test_the_next_run_asks_again_though_late_replies_of_the_last_are_in_the_air(desk):
+    call = desk.call("a", "b", deadline=10.0)
+    _, second = desk.flights()
+    desk.settle(second, failed(Denied))
+    desk.now = 10.0
+    desk.engine.expire(call)
+    desk.call("c")
+    assert asked(desk.flight()) == "c"
+
+
+def test_a_call_that_begins_while_another_run_is_stopped_shares_its_fate(desk):
+    desk.call("a", "b")
+    _, second = desk.flights()
+    desk.settle(second, failed(Denied))
+    late = desk.call("c")
+    assert desk.take() is None
+    assert late.told[0].error.startswith("Denied")
+
+
+# Deadlines, abandoned calls, close.
+
+
+def test_what_is_not_judged_by_the_deadline_is_a_timeout(desk):
+    call = desk.call("done", "in the air", "parked", "fresh", deadline=10.0)
+    done, _, parked = (desk.flight() for _ in range(3))
+    desk.reply(done)
+    desk.settle(parked, failed(RateLimited, retry_after=5.0))
+    desk.now = 10.0
+    desk.engine.expire(call)
+    assert [call.told[index].status for index in range(4)] == ["ok", "timeout", "timeout", "timeout"]
+    assert [call.told[index].attempts for index in range(4)] == [1, 1, 1, 0]
+    assert "not judged before the deadline" in call.told[1].error
+    assert "the last attempt: RateLimited happened" in call.told[2].error
+    assert "last attempt" not in call.told[3].error
+    assert call.done == [True]
+    desk.take()
+    assert not desk.engine._parked
+
+
+def test_a_timeout_tells_of_its_own_last_attempt_not_of_another_calls(desk):
+    one, other = desk.call("a"), desk.call("b", deadline=10.0)
+    first, _ = desk.flights()
+    desk.settle(first, failed(RateLimited, retry_after=50.0))
+    desk.now = 10.0
+    desk.engine.expire(other)
+    assert "last attempt" not in other.told[0].error
+    assert one.told == {}
+
+
+def test_a_late_reply_still_reaches_the_cache(desk):
+    call = desk.call("a", deadline=10.0)
+    flight = desk.flight()
+    desk.now = 10.0
+    desk.engine.expire(call)
+    desk.now = 12.0
+    desk.reply(flight, "0.5")
+    assert call.told[0].status == "timeout"
+    again = desk.call("a")
+    assert desk.take() is None
+    assert (again.told[0].score, again.told[0].cached) == (0.5, True)
+
+
+def test_nothing_is_retried_for_a_call_that_is_over(desk):
+    call = desk.call("a", deadline=10.0)
+    flight = desk.flight()
+    desk.now = 10.0
+    desk.engine.expire(call)
+    desk.settle(flight, failed(Transient))
+    assert desk.take() is None
+    assert not desk.engine._flights
+
+
+def test_a_follower_with_a_longer_deadline_is_served_after_the_first_call_is_over(desk):
+    first = desk.call("a", deadline=10.0)
+    flight = desk.flight()
+    second = desk.call("a", deadline=100.0)
+    assert desk.take() is None
+    assert flight.deadline == 100.0
+    desk.now = 10.0
+    desk.engine.expire(first)
+    desk.settle(flight, failed(RateLimited, retry_after=20.0))
+    desk.now += desk.take()
+    assert desk.flight() is flight
+    desk.reply(flight)
+    assert (first.told[0].status, first.told[0].attempts) == ("timeout", 1)
+    assert (second.told[0].status, second.told[0].attempts) == ("ok", 1)
+    assert desk.counters.requests == 2
+
+
+def test_a_follower_of_an_abandoned_call_is_served_and_pays(desk):
+    first = desk.call("a")
+    flight = desk.flight()
+    second = desk.call("a")
+    desk.take()
+    desk.engine.abandon(first)
+    desk.reply(flight)
+    assert first.told == {}
+    assert (second.told[0].status, second.told[0].attempts) == ("ok", 1)
+
+
+def test_nobody_is_told_of_an_abandoned_call_and_nothing_more_is_sent_for_it(desk):
+    call = desk.call("a", "b", "c", "d")
+    in_the_air, parked = desk.flight(), desk.flight()
+    desk.settle(parked, failed(Transient))
+    desk.engine.abandon(call)
+    desk.now += 10.0
+    assert desk.take() is None
+    desk.reply(in_the_air, "0.5")
+    assert (call.told, call.done) == ({}, [])
+    assert desk.counters.requests == 2
+    assert not desk.engine._flights
+    assert desk.call("a").told == {}
+    assert desk.take() is None
+    assert desk.counters.cached == 1
+
+
+def test_close_gives_every_waiting_sample_its_verdict(desk):
+    calls = [desk.call("done", "in the air", "parked", "fresh"), desk.call("in the air", "poison", "fresh too")]
+    flights = [desk.flight() for _ in range(3)]
+    assert [asked(flight) for flight in flights] == ["done", "in the air", "parked"]
+    desk.reply(flights[0])
+    desk.settle(flights[2], failed(Transient))
+    desk.engine.close()
+    assert [len(call.told) for call in calls] == [4, 3]
+    assert [call.done for call in calls] == [[True], [True]]
+    assert {verdict.status for call in calls for verdict in call.told.values()} == {"ok", "failed"}
+    assert "JudgeClosed" in calls[0].told[3].error
+    attempts = [verdict.attempts for call in calls for verdict in call.told.values()]
+    assert sum(attempts) == desk.counters.requests == 3
+    assert desk.take() is None
+
+
+@pytest.mark.parametrize("answer", [Answer(GOOD, 1.0), failed(Transient), failed(Denied), failed(Rejected)])
+def test_an_answer_after_close_changes_nothing(desk, answer):
+    call = desk.call("a")
+    flight = desk.flight()
+    desk.engine.close()
+    before = call.told[0]
+    desk.settle(flight, answer)
+    assert call.told[0] is before
+    assert desk.take() is None
+    assert desk.counters.in_flight == 0
+
+
+# Everything at once.
+
+ANSWERS = [
+    *[None] * 6,  # a good reply
+    *[failed(kind) for kind in (Transient, RateLimited, ConnectionFailed, Disconnected, BrokenReply, WorkerDied)],
+    *[failed(kind) for kind in (Rejected, Refused, Truncated, UnexpectedReply, DeadlinePassed)],
+    failed(RateLimited, retry_after=2.0),
+    failed(RateLimited, retry_after=1e5),
+    failed(Denied),
+]
+
+
+@settings(deadline=None, max_examples=80)
+@given(st.randoms(use_true_random=False), st.booleans(), st.booleans())
+def test_whatever_happens_there_is_one_verdict_per_sample_and_the_counters_add_up(dice, independent, close_early):
+    desk = Desk(Echo(independent), trickle=5.0, uniform=dice.random)
+    calls, air = [], []
+    for step in range(300):
+        for call in calls:
+            if call.waiting and desk.now >= call.deadline:
+                desk.engine.expire(call)
+        action = dice.randrange(10)
+        if action == 0 and len(calls) < 6:
+            responses = [
+                dice.choice(["a", "b", "c", "poison", f"unique {step} {i}"]) for i in range(dice.randint(1, 8))
+            ]
+            calls.append(desk.call(*responses, deadline=dice.choice([1.0, 20.0, 1000.0])))
+            calls[-1].size = len(responses)
+        elif action < 5:
+            taken = desk.take()
+            if isinstance(taken, Flight):
+                air.append(taken)
+        elif action < 8 and air:
+            flight, answer = air.pop(dice.randrange(len(air))), dice.choice(ANSWERS)
+            if answer is None:
+                desk.reply(flight, dice.choice(["1", "0.5", "no number"]))
+            else:
+                desk.settle(flight, answer)
+        else:
+            desk.now += dice.random()
+        assert desk.counters.in_flight == len(air)
+    if close_early:
+        desk.engine.close()
+    while air or not close_early:
+        if air:
+            desk.reply(air.pop())
+        elif isinstance(taken := desk.take(), Flight):
+            air.append(taken)
+        elif taken is None:
+            break
+        else:
+            desk.now += taken
+        for call in calls:
+            if call.waiting and desk.now >= call.deadline:
+                desk.engine.expire(call)
+    verdicts = [verdict for call in calls for verdict in call.told.values()]
+    assert [len(call.told) for call in calls] == [call.size for call in calls]
+    assert all(call.done == [True] for call in calls)
+    assert sum(verdict.attempts for verdict in verdicts) == desk.counters.requests
+    assert sum(verdict.status != "ok" for verdict in verdicts) == sum(desk.counters.failed.values())
+    assert sum(verdict.cached for verdict in verdicts) == desk.counters.cached
+    assert all((verdict.score is None) == (verdict.status != "ok") for verdict in verdicts)
+    assert (desk.counters.in_flight, desk.engine._flights, desk.engine._parked) == (0, {}, [])
+
+
+def test_the_template_rubrics_go_through_the_engine_as_any_other():
+    desk = Desk(rubrics.QUALITY)
+    call = desk.call("a response", "{ground_truth}")
+    for flight in desk.flights():
+        desk.settle(flight, grade(desk.rubric, GOOD))
+    assert [call.told[index].score for index in range(2)] == [1.0, 1.0]

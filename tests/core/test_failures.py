@@ -1,0 +1,56 @@
+"""One tree of failures; a class says how its kind is treated."""
+
+import inspect
+import pickle
+import re
+
+import pytest
+
+from rewardcore import failures
+from rewardcore.failures import Failure, RewardcoreError, Unparsed
+from rewardcore.reply import Reply
+
+CLASSES = [c for _, c in inspect.getmembers(failures, inspect.isclass) if issubclass(c, RewardcoreError)]
+KINDS = [c for c in CLASSES if issubclass(c, Failure)]
+
+
+def test_the_tree_in_the_docstring_is_the_tree_in_the_code():
+    drawn, path = {}, []
+    for line in failures.__doc__.splitlines():
+        if found := re.match(r"([│├└─ ]*)(\w+)(?: {2,}|$)", line):
+            depth = len(found[1]) // 4
+            path[depth:] = [found[2]]
+            drawn[found[2]] = path[depth - 1] if depth else None
+    parents = {c.__name__: c.__bases__[0].__name__ for c in CLASSES if c is not RewardcoreError}
+    assert drawn == {"RewardcoreError": None, **parents}
+
+
+def test_what_the_tree_calls_retried_is_retryable():
+    drawn = set(re.findall(r"(\w+) .*\(retried", failures.__doc__))
+    assert drawn == {kind.__name__ for kind in KINDS if kind.retryable}
+
+
+def test_only_a_denied_key_or_a_used_up_quota_opens_the_breaker():
+    assert {kind.__name__ for kind in KINDS if kind.opens_breaker} == {"Denied", "QuotaExhausted"}
+
+
+def test_no_failure_is_both_final_for_all_and_worth_a_retry():
+    assert not [kind for kind in KINDS if kind.opens_breaker and kind.retryable]
+
+
+def test_no_failure_has_the_status_ok():
+    assert {kind.status for kind in KINDS} == {"unparsed", "refused", "truncated", "timeout", "failed"}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_failure_survives_the_way_to_another_process(kind):
+    failure = kind("what went wrong")
+    failure.retry_after = 2.5
+    failure.reply = Reply("text", {"prompt_tokens": 1}, 3)
+    copy = pickle.loads(pickle.dumps(failure))
+    assert (type(copy), str(copy), copy.kind) == (kind, "what went wrong", kind.__name__)
+    assert (copy.retry_after, copy.reply) == (2.5, failure.reply)
+
+
+def test_a_rubric_may_raise_unparsed_as_the_value_error_that_it_is():
+    assert issubclass(Unparsed, ValueError)

@@ -1,0 +1,77 @@
+"""Counters that only grow, and percentiles that were really seen."""
+
+import math
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from rewardcore.stats import Counters, percentile
+
+
+@pytest.mark.parametrize(
+    ("values", "fraction", "expected"),
+    [
+        ([], 0.5, None),
+        ([3.0], 0.5, 3.0),
+        ([3.0], 0.99, 3.0),
+        ([1.0, 2.0], 0.5, 1.0),
+        ([1.0, 2.0, 3.0], 0.5, 2.0),
+        (range(1, 101), 0.50, 50),
+        (range(1, 101), 0.90, 90),
+        (range(1, 101), 0.99, 99),
+        (range(1, 11), 0.99, 10),
+    ],
+)
+def test_percentiles_are_nearest_rank(values, fraction, expected):
+    assert percentile(values, fraction) == expected
+
+
+@settings(deadline=None)
+@given(st.lists(st.floats(0, 1e6), min_size=1), st.floats(0.01, 1.0))
+def test_at_least_the_fraction_lies_at_or_below_a_percentile_that_was_seen(values, fraction):
+    ordered = sorted(values)
+    value = percentile(ordered, fraction)
+    assert value in values
+    assert sum(other <= value for other in values) >= math.floor(fraction * len(values))
+
+
+def test_a_new_judge_has_done_nothing():
+    stats = Counters().snapshot()
+    assert (stats.requests, stats.failed, stats.p50, stats.p99) == (0, {}, None, None)
+
+
+def test_a_snapshot_does_not_change_with_the_counters():
+    counters = Counters()
+    before = counters.snapshot()
+    counters.departed()
+    counters.failed["Denied"] += 1
+    assert (before.requests, before.failed) == (0, {})
+    assert counters.snapshot().failed == {"Denied": 1}
+
+
+def test_the_peak_is_the_most_that_was_ever_in_flight():
+    counters = Counters()
+    for step in (1, 1, 1, -1, -1, 1):
+        if step > 0:
+            counters.departed()
+        else:
+            counters.in_flight -= 1
+    stats = counters.snapshot()
+    assert (stats.requests, stats.in_flight, stats.peak_in_flight) == (4, 2, 3)
+
+
+def test_tokens_add_up_whether_or_not_a_reply_counts_them():
+    counters = Counters()
+    for usage in ({"prompt_tokens": 5, "completion_tokens": 2}, None, {}, {"completion_tokens": 1}):
+        counters.arrived(0.1, usage)
+    stats = counters.snapshot()
+    assert (stats.prompt_tokens, stats.completion_tokens) == (5, 3)
+
+
+def test_memory_is_bounded_and_percentiles_are_of_the_latest_replies():
+    counters = Counters()
+    for latency in range(100_000):
+        counters.arrived(float(latency), None)
+    assert len(counters._latencies) == 4096
+    assert counters.snapshot().p50 > 95_000
