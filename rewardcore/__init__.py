@@ -9,9 +9,10 @@ import logging
 
 from . import rubrics
 from .cache import MemoryCache, SqliteCache
+from .crew import Pending
 from .endpoint import Endpoint
 from .failures import CacheError, ConfigurationError, Failure, RewardcoreError, Unparsed
-from .judge import AsyncioJudge, Judge, Pending, open_judge
+from .judge import AsyncioJudge, Judge, open_judge
 from .sample import Sample
 from .stats import Stats
 from .verdict import Verdict

@@ -14,11 +14,13 @@ from collections.abc import Callable
 from typing import Any, Literal, Protocol
 
 from .background import BackgroundLoop
+from .crew import Crew
 from .endpoint import Endpoint
 from .engine import Call, Flight
 from .failures import ConfigurationError, DeadlinePassed, Failure
-from .judge import AsyncioJudge, Crew, Settings
+from .judge import AsyncioJudge
 from .reply import Answer, Reply, grade
+from .settings import Settings
 from .stats import Stats
 
 #: How long a request may outlive the last call that wanted it.
@@ -47,7 +49,7 @@ def open(
         raise ConfigurationError(f'background must be "thread" or "process", not {background!r}')
     hire: Callable[[], Crew] = functools.partial(AsyncioCrew, settings, transport)
     if background == "process":
-        from .child import ChildCrew
+        from .child_judge import ChildCrew
 
         hire = functools.partial(ChildCrew, settings, transport)
     limit = settings.max_concurrent

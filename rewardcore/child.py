@@ -1,38 +1,29 @@
-"""Child processes: how they are started and end, and the asyncio judge that lives in one (`background="process"`).
+"""Child processes: how they are started, what may travel to them, and how they end.
 
 A child is spawned, never forked; it ignores Ctrl-C, which is its parent's to handle, and ends when its pipe does, so no
-child outlives its parent. The asyncio child runs the very crew of the thread mode; only packed samples and verdicts
-cross the pipe, a call at a time, so that the parent's interpreter is hardly disturbed.
+child outlives its parent. What a child does is said by the mode that starts it.
 """
 
 from __future__ import annotations
 
 import contextlib
-import itertools
 import multiprocessing
 import os
 import pickle
-import queue
 import signal
-import threading
 import weakref
 from collections.abc import Callable
+from multiprocessing import resource_tracker
 from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
 from types import NoneType
 from typing import Any
 
-from .asyncio_judge import AsyncioCrew, TransportName
 from .clock import SYSTEM_CLOCK
-from .engine import Call, Stream
-from .failures import ConfigurationError, Failure, JudgeClosed, RewardcoreError, WorkerDied
-from .judge import Crew, Settings
-from .sample import Sample
-from .stats import Stats
-from .verdict import Verdict
+from .failures import ConfigurationError
+from .settings import Settings
 
-_GATHER_SECONDS = 0.002
-_PATIENCE_SECONDS = 5.0
+PATIENCE_SECONDS = 5.0
 
 
 def portable(settings: Settings) -> Settings:
@@ -60,7 +51,9 @@ def spawn(main: Callable[..., None], *arguments: Any) -> tuple[BaseProcess, Conn
     context = multiprocessing.get_context("spawn")
     here, there = context.Pipe()
     process = context.Process(target=_run, args=(main, there, arguments), name="rewardcore", daemon=True)
-    # A child inherits what is blocked: so no Ctrl-C reaches it before it can say that it ignores them.
+    # A child inherits what is blocked: so no Ctrl-C reaches it before it can say that it ignores them. The resource
+    # tracker is started first, because starting it with the child would unblock them again.
+    resource_tracker.ensure_running()
     blocked = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         process.start()
@@ -84,12 +77,10 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_disown)
 
 
-def end(process: BaseProcess, connection: Connection) -> None:
-    """Stop a child surely: SIGTERM, then SIGKILL."""
-    with contextlib.suppress(OSError):
-        connection.close()
+def end(process: BaseProcess) -> None:
+    """Stop a child surely: SIGTERM, then SIGKILL. Its pipe ends with it, and whoever reads there notices."""
     process.terminate()
-    process.join(_PATIENCE_SECONDS)
+    process.join(PATIENCE_SECONDS)
     if process.is_alive():
         process.kill()
         process.join()
@@ -101,214 +92,3 @@ def _run(main: Callable[..., None], connection: Connection, arguments: tuple[Any
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
     with contextlib.suppress(EOFError, OSError):  # the parent is gone, or has had enough
         main(connection, *arguments)
-
-
-class ChildCrew(Crew):
-    """The parent's side: calls out, verdicts in. A child that dies fails its calls; the next call starts another."""
-
-    def __init__(self, settings: Settings, transport: TransportName) -> None:
-        super().__init__(settings.clock)
-        self._arguments = (portable(settings), transport)
-        settings.close_cache(settings.open_cache())  # one that cannot be used is an error here, not in the child
-        self._lock = threading.Lock()  # guards the calls and who judges them
-        self._asking = threading.Lock()
-        self._numbers = itertools.count()
-        self._calls: dict[int, Call] = {}
-        self._streams: weakref.WeakKeyDictionary[Stream, int] = weakref.WeakKeyDictionary()
-        self._answered: queue.SimpleQueue[None] = queue.SimpleQueue()
-        self._last_stats = Stats()
-        self._closed = False
-        self._start()
-
-    def begin(self, call: Call) -> None:
-        rows = [(index, s.prompt, s.response, s.ground_truth, s.data_source, s.extra) for index, s in call.fresh]
-        number, stream = next(self._numbers), self._stream_number(call)
-        try:
-            packed = _pack("begin", number, rows, call.deadline, stream)
-        except Exception:
-            rows = [row for row in rows if _travels(call, row)]
-            packed = _pack("begin", number, rows, call.deadline, stream)
-            if not rows:
-                return
-        with self._lock:
-            if self._closed:
-                raise RewardcoreError("this judge is closed; open another")
-            if self._gone:
-                self._restart()
-            self._calls[number] = call
-            self._outbox.put(packed)
-
-    def _stream_number(self, call: Call) -> int | None:
-        """The child knows a stream by its number, and forgets it when the parent has."""
-        if call.stream is None:
-            return None
-        if (number := self._streams.get(call.stream)) is None:
-            number = self._streams[call.stream] = next(self._numbers)
-            weakref.finalize(call.stream, lambda: self._outbox.put(_pack("forget", number)))
-        return number
-
-    def abandon(self, call: Call) -> None:
-        with self._lock:
-            call.waiting.clear()
-            for number in [number for number, known in self._calls.items() if known is call]:
-                del self._calls[number]
-                self._outbox.put(_pack("abandon", number))
-
-    def stats(self) -> Stats:
-        with self._asking:
-            if not self._closed and not self._gone:
-                self._outbox.put(_pack("stats"))
-                with contextlib.suppress(queue.Empty):
-                    self._answered.get(timeout=_PATIENCE_SECONDS)
-            return self._last_stats
-
-    def close(self) -> None:
-        with self._lock:
-            self._closed = True
-            self._outbox.put(_pack("close"))
-            self._outbox.put(None)
-        self._process.join(_PATIENCE_SECONDS)  # it flushes its cache
-        self._stop()
-
-    def _start(self) -> None:
-        self._process, self._connection = spawn(_judge_in_child, *self._arguments)
-        self._outbox: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
-        self._gone = False
-        self._threads = [
-            threading.Thread(target=target, args=(self._connection, self._outbox), name=name, daemon=True)
-            for target, name in ((self._send, "rewardcore-send"), (self._receive, "rewardcore-receive"))
-        ]
-        for thread in self._threads:
-            thread.start()
-
-    def _stop(self) -> None:
-        self._outbox.put(None)
-        end(self._process, self._connection)
-        for thread in self._threads:
-            thread.join()
-
-    def _restart(self) -> None:
-        self._stop()
-        self._start()
-
-    def _send(self, connection: Connection, outbox: queue.SimpleQueue[bytes | None]) -> None:
-        while (message := outbox.get()) is not None:
-            try:
-                connection.send_bytes(message)
-            except OSError:
-                return
-
-    def _receive(self, connection: Connection, outbox: queue.SimpleQueue[bytes | None]) -> None:
-        with contextlib.suppress(EOFError, OSError):
-            while True:
-                kind, *content = pickle.loads(connection.recv_bytes())
-                if kind == "stats":
-                    self._last_stats = content[0]
-                    self._answered.put(None)
-                else:
-                    self._deliver(*content)
-        self._fail_calls()
-
-    def _deliver(self, number: int, verdicts: list[tuple[Any, ...]]) -> None:
-        with self._lock:
-            call = self._calls.get(number)
-            if call is None:
-                return
-            for index, *values in verdicts:
-                call.settle(index, Verdict(*values))
-            if not call.waiting:
-                del self._calls[number]
-
-    def _fail_calls(self) -> None:
-        """The child is gone, as it should be after `close` and at no other time."""
-        failure: Failure = WorkerDied("the process that judged this sample died; the next call starts another")
-        with self._lock:
-            self._gone = True
-            if self._closed:
-                failure = JudgeClosed("the judge was closed before this sample was judged")
-            verdict = Verdict(failure.status, error=f"{failure.kind}: {failure}")
-            for call in self._calls.values():
-                for index in sorted(call.waiting):
-                    call.settle(index, verdict)
-            self._calls.clear()
-        self._answered.put(None)  # for whoever was asking
-
-
-def _pack(*message: object) -> bytes:
-    return pickle.dumps(message, pickle.HIGHEST_PROTOCOL)
-
-
-def _travels(call: Call, row: tuple[Any, ...]) -> bool:
-    """Whether the sample can cross the pipe; if not, it has its verdict now."""
-    try:
-        _pack(row)
-    except Exception as error:
-        failure = Failure(f"extra must be picklable to reach the process that judges: {error}")
-        call.settle(row[0], Verdict(failure.status, error=f"{failure.kind}: {failure}"))
-        return False
-    return True
-
-
-def _judge_in_child(connection: Connection, settings: Settings, transport: TransportName) -> None:
-    """The child's side, until the pipe ends or "close" comes."""
-    crew = AsyncioCrew(settings, transport)
-    calls: dict[int, Call] = {}
-    streams: dict[int, Stream] = {}
-    sending = threading.Lock()
-
-    def send(*message: object) -> None:
-        packed = _pack(*message)
-        with sending, contextlib.suppress(OSError):
-            connection.send_bytes(packed)
-
-    def begin(number: int, rows: list[tuple[Any, ...]], deadline: float, stream: int | None) -> None:
-        verdicts: list[tuple[Any, ...]] = []
-
-        def flush() -> None:
-            send("verdicts", number, verdicts.copy())
-            verdicts.clear()
-
-        def tell(index: int, verdict: Verdict) -> None:
-            verdicts.append((index, *_values(verdict)))
-            if stream is not None and len(verdicts) == 1:
-                crew.loop.call_later(_GATHER_SECONDS, flush)
-
-        def finished() -> None:
-            calls.pop(number, None)
-            if stream is None:
-                flush()
-
-        samples = [(index, Sample(*fields)) for index, *fields in rows]
-        known = None if stream is None else streams.setdefault(stream, Stream())
-        calls[number] = call = Call(samples, deadline, tell, finished, known)  # one clock for all processes
-        crew.begin(call)
-
-    try:
-        while True:
-            kind, *content = pickle.loads(connection.recv_bytes())
-            if kind == "begin":
-                begin(*content)
-            elif kind == "abandon" and (call := calls.pop(content[0], None)) is not None:
-                crew.abandon(call)
-            elif kind == "forget":
-                streams.pop(content[0], None)
-            elif kind == "stats":
-                send("stats", crew.stats())
-            elif kind == "close":
-                return
-    finally:
-        crew.close()
-        send("stats", crew.stats())  # the last figures, for whoever asks later
-
-
-def _values(verdict: Verdict) -> tuple[Any, ...]:
-    return (
-        verdict.status,
-        verdict.score,
-        verdict.text,
-        verdict.error,
-        verdict.cached,
-        verdict.attempts,
-        verdict.latency,
-        verdict.usage,
-    )

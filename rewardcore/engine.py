@@ -21,20 +21,18 @@ from dataclasses import dataclass, field
 from .cache import Cache
 from .failures import DeadlinePassed, Disconnected, Failure, JudgeClosed, RateLimited
 from .limit import Limit
-from .reply import Answer, Reply, grade
+from .reply import Answer, grade
 from .request import Request, RequestBuilder
 from .retry import Breaker, RetryBudget, may_retry, retry_delay
 from .rubrics import Rubric
 from .sample import Sample
 from .stats import Counters
-from .verdict import Status, Verdict
+from .verdict import Verdict
 
 log = logging.getLogger("rewardcore")
 
 #: `take` answers at most this many samples by itself before it lets an event loop breathe.
 _BREATH = 64
-_NOTHING_SAID = Reply("")
-_OK: Status = "ok"
 
 
 class Stream:
@@ -148,8 +146,7 @@ class Engine:
     def settle(self, flight: Flight, answer: Answer, now: float) -> None:
         """An attempt is over; `answer` is its outcome."""
         self.counters.in_flight -= 1
-        failure = answer.failure
-        reply = answer.reply or (failure.reply if failure else None)
+        failure, reply = answer.failure, answer.said
         if reply is not None:
             self.counters.arrived(now - flight.sent_at, reply.usage)
             tokens = reply.usage.get("completion_tokens") if reply.usage else None
@@ -282,14 +279,9 @@ class Engine:
         attempts = 0
         if flight is not None:
             attempts, flight.unpaid = flight.unpaid, 0
-        failure = answer.failure
-        reply = answer.reply or (failure.reply if failure else None) or _NOTHING_SAID
-        if failure is None:
-            status, error = _OK, None
-        else:
-            status, error = failure.status, f"{failure.kind}: {failure}"
-            self.counters.failed[failure.kind] += 1
-        call.settle(index, Verdict(status, answer.score, reply.text, error, cached, attempts, latency, reply.usage))
+        if answer.failure is not None:
+            self.counters.failed[answer.failure.kind] += 1
+        call.settle(index, answer.verdict(cached, attempts, latency))
 
     def _waiting_calls(self) -> list[Call]:
         seated = (call for flight in self._flights.values() for call, _ in flight.seats)

@@ -8,173 +8,26 @@ from __future__ import annotations
 
 import asyncio
 import atexit
-import concurrent.futures
 import contextlib
 import importlib
-import math
 import os
 import threading
-from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Literal, Self, overload
 
-from .cache import Cache, MemoryCache, SqliteCache
-from .clock import SYSTEM_CLOCK, Clock
+from .crew import Batch, Crew, Pending
 from .endpoint import Endpoint
-from .engine import Call, Engine, Stream
+from .engine import Call, Stream
 from .failures import ConfigurationError, RewardcoreError
-from .limit import Limit
-from .request import RequestBuilder
-from .retry import RetryBudget
-from .rubrics import QUALITY, Rubric
 from .sample import Sample
-from .stats import Counters, Stats
+from .stats import Stats
 from .verdict import Verdict
 
 if TYPE_CHECKING:
     from .generator import Generator
-
-CacheChoice = Cache | str | os.PathLike[str] | bool | None
-
-
-@dataclass(frozen=True)
-class Settings:
-    """What every HTTP mode is told; small and picklable but for a cache object or a clock of the caller's own."""
-
-    endpoint: Endpoint
-    rubric: Rubric = QUALITY
-    max_concurrent: int | Literal["auto"] = 60
-    cache: CacheChoice = True
-    deadline: float = 300.0
-    clock: Clock = SYSTEM_CLOCK
-
-    def __post_init__(self) -> None:
-        if not isinstance(self.endpoint, Endpoint):
-            raise ConfigurationError(f"endpoint must be a rewardcore.Endpoint, not {type(self.endpoint).__name__}")
-        self.endpoint.api_key()  # a key that no header can carry is an error now, not in mid-run
-        check_rubric(self.rubric)
-        limit = self.max_concurrent
-        if limit != "auto" and (type(limit) is not int or limit < 1):
-            raise ConfigurationError(f'max_concurrent must be a whole number above 0 or "auto", not {limit!r}')
-        if not isinstance(self.deadline, (int, float)) or not 0 < self.deadline < math.inf:
-            raise ConfigurationError(f"deadline must be seconds above 0, not {self.deadline!r}")
-
-    @property
-    def name(self) -> str:
-        return f"{self.endpoint.model!r} at {self.endpoint.base_url}"
-
-    def open_cache(self) -> Cache | None:
-        if self.cache is True:
-            return MemoryCache()
-        if self.cache is None or self.cache is False:
-            return None
-        if isinstance(self.cache, (str, os.PathLike)):
-            return SqliteCache(self.cache)
-        return self.cache
-
-    def close_cache(self, cache: Cache | None) -> None:
-        """A judge closes the cache that it opened, not one that the caller brought."""
-        if cache is not None and cache is not self.cache:
-            cache.close()
-
-    def new_engine(self) -> Engine:
-        limit = Limit.auto() if self.max_concurrent == "auto" else Limit.fixed(self.max_concurrent)
-        return Engine(
-            RequestBuilder(self.endpoint, self.rubric),
-            self.rubric,
-            self.open_cache(),
-            limit,
-            RetryBudget(trickle=max(1.0, limit.current / 10)),
-            Counters(),
-        )
-
-
-class Crew(ABC):
-    """How one mode drives requests, in one process."""
-
-    def __init__(self, clock: Clock) -> None:
-        self.pid = os.getpid()
-        self.clock = clock
-
-    @abstractmethod
-    def begin(self, call: Call) -> None:
-        """Take the call on and return at once."""
-
-    @abstractmethod
-    def abandon(self, call: Call) -> None: ...
-
-    @abstractmethod
-    def close(self) -> None: ...
-
-    @abstractmethod
-    def stats(self) -> Stats: ...
-
-    def wait(self, batch: Batch, timeout: float | None) -> None:
-        """Block until the batch is done; raises TimeoutError."""
-        batch.future.result(timeout)
-
-
-class Batch:
-    """The verdicts of one list of samples, in input order, and the future that says when all are in."""
-
-    def __init__(self, samples: list[tuple[int, Sample]], deadline: float) -> None:
-        self.future: concurrent.futures.Future[list[Verdict]] = concurrent.futures.Future()
-        self._verdicts: list[Verdict | None] = [None] * len(samples)
-        self.call = Call(samples, deadline, self._verdicts.__setitem__, self._finish)
-        if not samples:
-            self._finish()
-
-    def _finish(self) -> None:
-        with contextlib.suppress(concurrent.futures.InvalidStateError):  # cancelled while the last verdict came
-            self.future.set_result(self._verdicts)  # type: ignore[arg-type]  # every place is filled by now
-
-
-class Pending:
-    """A batch that is being judged. `waited` is how long `result` has blocked its callers so far."""
-
-    def __init__(self, batch: Batch, crew: Crew, blocked: Callable[[float], None]) -> None:
-        self.waited = 0.0
-        self._batch = batch
-        self._crew = crew
-        self._blocked = blocked
-
-    def done(self) -> bool:
-        return self._batch.future.done()
-
-    def cancel(self) -> None:
-        """Stop asking for this batch; replies already in the air still reach the cache while the judge is open."""
-        self._crew.abandon(self._batch.call)
-        self._batch.future.cancel()
-
-    def result(self, timeout: float | None = None) -> list[Verdict]:
-        """The verdicts in input order. A TimeoutError leaves the batch as it is: ask again."""
-        if self._crew.pid != os.getpid():
-            raise RewardcoreError(f"this batch was submitted in process {self._crew.pid}; submit it in this one again")
-        future, clock = self._batch.future, self._crew.clock
-        if not future.done():
-            started = clock.now()
-            try:
-                self._crew.wait(self._batch, timeout)
-            except TimeoutError:
-                raise TimeoutError(f"the batch was not judged within {timeout} s; it goes on") from None
-            except BaseException:
-                self.cancel()
-                raise
-            finally:
-                seconds = clock.now() - started
-                self.waited += seconds
-                self._blocked(seconds)
-        return future.result()
-
-    async def _result(self) -> list[Verdict]:
-        try:
-            return await asyncio.wrap_future(self._batch.future)
-        except asyncio.CancelledError:
-            self.cancel()
-            raise
 
 
 class Judge:
@@ -255,7 +108,7 @@ class AsyncioJudge(Judge):
         self._chunk_size = chunk_size
 
     async def ajudge(self, samples: Iterable[Sample]) -> list[Verdict]:
-        return await self.submit(samples)._result()
+        return await self.submit(samples).wait_in_loop()
 
     async def astream(self, samples: Iterable[Sample]) -> AsyncIterator[tuple[int, Verdict]]:
         """Yield (index, verdict) as replies arrive, from an iterable of any length, in bounded memory.
@@ -330,6 +183,7 @@ def _numbered(samples: Iterable[Sample]) -> Iterator[tuple[int, Sample]]:
 
 
 _open_judges: set[Judge] = set()
+_inherited: list[Crew] = []
 
 
 def _close_all() -> None:
@@ -339,25 +193,14 @@ def _close_all() -> None:
 
 
 def _keep_the_parents_crews() -> None:
-    """After a fork: the crews are the parent's, their sockets in use. Nothing here may finalise them, not even exit."""
-    if _open_judges:
-        import ctypes
-
-        for judge in _open_judges:
-            judge._hiring = threading.Lock()
-            ctypes.pythonapi.Py_IncRef(ctypes.py_object(judge._crew))
+    """After a fork: the crews are the parent's, their sockets in use. Kept here, nothing finalises them."""
+    for judge in _open_judges:
+        judge._hiring = threading.Lock()
+        _inherited.append(judge._crew)
 
 
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_keep_the_parents_crews)
-
-
-def check_rubric(rubric: object) -> None:
-    if not isinstance(rubric, Rubric):
-        raise ConfigurationError(
-            f"rubric must have messages(sample) and parse(text), as rewardcore.rubrics.QUALITY has; "
-            f"{type(rubric).__name__} has not"
-        )
 
 
 #: mode → the module that opens it, and the options it takes.

@@ -20,13 +20,15 @@ from typing import Any
 from .asyncio_judge import LATE_SECONDS
 from .child import check_picklable, end, spawn
 from .clock import SYSTEM_CLOCK
+from .crew import Crew
 from .endpoint import Endpoint
 from .engine import Call, Flight
 from .failures import ConfigurationError, Failure, WorkerDied
 from .httpx_transport import HttpxTransport
-from .judge import Crew, Judge, Settings
+from .judge import Judge
 from .reply import Answer, grade
 from .rubrics import Rubric
+from .settings import Settings
 from .stats import Stats
 
 
@@ -164,8 +166,9 @@ class _Worker:
 
     def end(self) -> None:
         if self._child is not None:
-            child, self._child = self._child, None
-            end(*child)
+            (process, connection), self._child = self._child, None
+            end(process)
+            connection.close()
 
 
 def _answer_requests(

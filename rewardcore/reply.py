@@ -33,6 +33,7 @@ from .failures import (
 )
 from .retry import parse_retry_after
 from .rubrics import Rubric
+from .verdict import Verdict
 
 MAX_BODY_BYTES = 8 * 1024 * 1024
 _QUOTA = re.compile(r"[0-9]{1,15}")
@@ -55,6 +56,21 @@ class Answer(NamedTuple):
     reply: Reply | None = None
     score: float | None = None
     failure: Failure | None = None
+
+    @property
+    def said(self) -> Reply | None:
+        """Whatever the judge said, also where it is no whole reply."""
+        return self.reply or (self.failure.reply if self.failure is not None else None)
+
+    def verdict(self, cached: bool = False, attempts: int = 0, latency: float = 0.0) -> Verdict:
+        failure, (text, usage, _) = self.failure, self.said or _NOTHING_SAID
+        if failure is None:
+            return Verdict("ok", self.score, text, None, cached, attempts, latency, usage)
+        error = f"{failure.kind}: {failure}"
+        return Verdict(failure.status, None, text, error, cached, attempts, latency, usage)
+
+
+_NOTHING_SAID = Reply("")
 
 
 def grade(rubric: Rubric, reply: Reply) -> Answer:

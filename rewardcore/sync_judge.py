@@ -9,12 +9,14 @@ import math
 import threading
 from typing import Any
 
+from .crew import Batch, Crew
 from .endpoint import Endpoint
 from .engine import Call, Engine, Flight
 from .failures import Failure, JudgeClosed
 from .httpx_transport import HttpxTransport
-from .judge import Batch, Crew, Judge, Settings
+from .judge import Judge
 from .reply import Answer, grade
+from .settings import Settings
 from .stats import Stats
 
 

@@ -1,0 +1,411 @@
+"""Every guarantee of the judging contract, by name and in every mode, as the server sees it."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import rewardcore as rc
+from tests.modes import leftovers
+from tests.modes.conftest import CONCURRENT_MODES, MODES, Opener
+from tests.modes.custom_rubrics import Independent, RaisesInMessages, RaisesInParse
+from tests.modes.hostile_server import (
+    Exchange,
+    HostileServer,
+    answers,
+    breathing,
+    completion,
+    eventually,
+    held,
+    ok,
+    says,
+    silent,
+)
+
+
+def statuses(verdicts: list[rc.Verdict]) -> list[str]:
+    return [verdict.status for verdict in verdicts]
+
+
+async def echoing(exchange: Exchange) -> None:
+    """The response's own last digit as its score."""
+    digit = int(exchange.body.decode().split("<response-")[1].split("\\n")[1]) % 10
+    await exchange.answer(200, completion(f"<score>{1 + digit % 10}</score>"))
+
+
+# Verdicts.
+
+
+def test_exactly_one_verdict_per_sample_in_input_order(shared_judge: rc.Judge, server: HostileServer) -> None:
+    verdicts = shared_judge.judge(server.script(echoing).samples(50))
+    assert [verdict.score for verdict in verdicts] == [(number % 10) / 9 for number in range(50)]
+
+
+def test_one_failing_sample_never_touches_another(shared_judge: rc.Judge, server: HostileServer) -> None:
+    fine, bad, silly = server.script(ok), server.script(answers(400)), server.script(says("no score at all"))
+    samples = fine.samples(8)
+    samples[3:3] = [bad.sample(), silly.sample(), rc.Sample(f"[[{fine.marker}]]", "lone surrogate \ud800")]
+    verdicts = shared_judge.judge(samples)
+    assert statuses(verdicts) == ["ok"] * 3 + ["failed", "unparsed", "failed"] + ["ok"] * 5
+    assert "400" in str(verdicts[3].error)
+    assert all((verdict.score is None) == (verdict.status != "ok") for verdict in verdicts)
+
+
+@pytest.mark.parametrize("rubric", [RaisesInMessages(), RaisesInParse()], ids=["messages", "parse"])
+def test_a_rubric_that_raises_fails_that_sample_alone(
+    mode: str, rubric: rc.rubrics.Rubric, open_judge: Opener, server: HostileServer
+) -> None:
+    fine, poison = server.script(ok), server.script(says("poison <score>7</score>"))
+    options = {"workers": 1} if mode == "process" else {}
+    with open_judge(mode, rubric=rubric, **options) as judge:
+        verdicts = judge.judge([fine.sample("1"), poison.sample("poison"), fine.sample("2")])
+    assert statuses(verdicts) == ["ok", "failed", "ok"]
+    assert str(verdicts[1].error).startswith("RubricFailed: ")
+
+
+def test_an_empty_list_has_no_verdicts_and_sends_nothing(shared_judge: rc.Judge) -> None:
+    before = shared_judge.stats.requests
+    assert shared_judge.judge([]) == []
+    assert shared_judge.submit(iter(())).result(timeout=0) == []
+    assert shared_judge.stats.requests == before
+
+
+def test_samples_may_be_a_generator(shared_judge: rc.Judge, server: HostileServer) -> None:
+    script = server.script(ok)
+    assert statuses(shared_judge.judge(script.sample(str(number)) for number in range(3))) == ["ok"] * 3
+
+
+@pytest.mark.parametrize(
+    "samples",
+    ["a text", b"bytes", rc.Sample("p", "r"), ["a text"], [rc.Sample("p", "r"), {"prompt": "p"}], 7, None],
+    ids=["str", "bytes", "one sample", "list of str", "list with a dict", "int", "None"],
+)
+def test_what_is_no_list_of_samples_is_a_clear_error(shared_judge: rc.Judge, samples: object) -> None:
+    with pytest.raises(rc.ConfigurationError, match="samples"):
+        shared_judge.judge(samples)  # type: ignore[arg-type]
+
+
+# Limits.
+
+
+@pytest.mark.parametrize("most", [1, 3])
+@pytest.mark.parametrize("mode", CONCURRENT_MODES)
+def test_never_more_than_max_concurrent_in_flight(
+    mode: str, most: int, open_judge: Opener, server: HostileServer
+) -> None:
+    script = server.script(breathing)
+    options = {"workers": 3} if mode == "process" else {}
+    with open_judge(mode, max_concurrent=most, **options) as judge:
+        pending = [judge.submit(script.samples(number)) for number in (6, 12)]
+        for batch in pending:
+            assert set(statuses(batch.result())) == {"ok"}
+        assert judge.stats.peak_in_flight <= most
+    assert script.peak_in_flight <= most
+
+
+def test_sync_sends_one_request_at_a_time_from_however_many_threads(open_judge: Opener, server: HostileServer) -> None:
+    script = server.script(breathing)
+    with open_judge("sync") as judge:
+        threads = [threading.Thread(target=judge.judge, args=([script.sample(str(n))],)) for n in range(5)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    assert (script.requests, script.peak_in_flight) == (5, 1)
+
+
+def test_max_concurrent_auto_judges_everything(open_judge: Opener, server: HostileServer) -> None:
+    script = server.script(breathing)
+    with open_judge("asyncio-aiohttp", max_concurrent="auto") as judge:
+        assert set(statuses(judge.judge(script.samples(200)))) == {"ok"}
+
+
+# The deadline.
+
+
+def test_an_endpoint_that_never_answers_ends_with_the_deadline(
+    mode: str, open_judge: Opener, server: HostileServer
+) -> None:
+    script = server.script(silent)
+    with open_judge(mode, deadline=0.5) as judge:
+        verdicts = judge.judge(script.samples(5))
+        assert statuses(verdicts) == ["timeout"] * 5
+        assert judge.stats.failed == {"DeadlinePassed": 5}
+    assert all(str(verdict.error).startswith("DeadlinePassed: ") for verdict in verdicts)
+
+
+@pytest.mark.parametrize("mode", CONCURRENT_MODES)
+def test_a_batch_ends_with_its_deadline_even_if_nobody_waits_for_it(
+    mode: str, open_judge: Opener, server: HostileServer
+) -> None:
+    with open_judge(mode, deadline=0.5) as judge:
+        pending = judge.submit(server.script(silent).samples(3))
+        eventually(pending.done, "the batch is over", seconds=20.0)
+        assert statuses(pending.result(timeout=0)) == ["timeout"] * 3
+
+
+def test_the_deadline_is_one_calls_own(mode: str, open_judge: Opener, server: HostileServer) -> None:
+    """A batch that nobody has asked for yet takes nothing from the one that is waited for."""
+    stuck, fine = server.script(silent), server.script(ok)
+    with open_judge(mode, deadline=2.0) as judge:
+        unasked = judge.submit(stuck.samples(1))
+        assert statuses(judge.submit(fine.samples(2)).result()) == ["ok", "ok"]
+        assert statuses(unasked.result()) == ["timeout"]
+
+
+@pytest.mark.parametrize("mode", CONCURRENT_MODES)
+def test_replies_that_come_late_go_to_the_cache_while_the_judge_is_open(
+    mode: str, open_judge: Opener, server: HostileServer, tmp_path: Path
+) -> None:
+    script = server.script(held)
+    with open_judge(mode, deadline=2.0, cache=tmp_path / "cache.sqlite") as judge:
+        assert statuses(judge.judge(script.samples(2))) == ["timeout"] * 2
+        script.saw(2)
+        script.release()
+        eventually(lambda: judge.stats.in_flight == 0, "the late replies are in")
+        again = judge.judge(script.samples(2))
+    assert [(verdict.status, verdict.cached) for verdict in again] == [("ok", True)] * 2
+    assert script.requests == 2
+
+
+# Submit and wait.
+
+
+def test_a_result_that_is_not_ready_raises_timeout_error_and_can_be_asked_for_again(
+    shared_judge: rc.Judge, server: HostileServer
+) -> None:
+    script = server.script(held)
+    pending = shared_judge.submit(script.samples(2))
+    assert not pending.done()
+    with pytest.raises(TimeoutError, match="goes on"):
+        pending.result(timeout=0)
+    script.release()
+    first = pending.result(timeout=30)
+    assert statuses(first) == ["ok", "ok"]
+    assert pending.result(timeout=0) == first
+    assert pending.done()
+    assert script.requests == 2
+
+
+def test_waited_and_blocked_say_how_long_the_caller_was_held_up(shared_judge: rc.Judge, server: HostileServer) -> None:
+    before = shared_judge.stats.blocked
+    pending = shared_judge.submit(server.script(breathing).samples(2))
+    assert pending.waited == 0.0
+    pending.result()
+    waited = pending.waited
+    assert waited > 0.0
+    assert shared_judge.stats.blocked == pytest.approx(before + waited)
+    pending.result()
+    assert pending.waited == waited
+
+
+def test_a_cancelled_batch_touches_no_other(shared_judge: rc.Judge, server: HostileServer) -> None:
+    script = server.script(held)
+    cancelled, kept = shared_judge.submit(script.samples(2)), shared_judge.submit(script.samples(2))
+    cancelled.cancel()
+    cancelled.cancel()
+    script.release()
+    assert statuses(kept.result()) == ["ok", "ok"]
+    assert cancelled.done()
+
+
+def test_stats_add_up(mode: str, open_judge: Opener, server: HostileServer) -> None:
+    fine, bad = server.script(ok), server.script(answers(400))
+    with open_judge(mode, cache=True) as judge:
+        judge.judge(fine.samples(3))
+        verdicts = judge.judge([*fine.samples(3), bad.sample()])
+        stats = judge.stats
+    assert judge.stats.requests == stats.requests == 4 == fine.requests + bad.requests
+    assert stats.cached == 3
+    assert stats.failed == {"Rejected": 1}
+    assert (stats.prompt_tokens, stats.completion_tokens) == (30, 15)
+    assert (stats.in_flight, stats.retried, stats.coalesced) == (0, 0, 0)
+    assert stats.p50 is not None
+    assert [verdict.attempts for verdict in verdicts] == [0, 0, 0, 1]
+
+
+# Coalescing and the cache.
+
+
+@pytest.mark.parametrize("mode", CONCURRENT_MODES)
+def test_identical_requests_in_flight_are_sent_once(shared_judge: rc.Judge, server: HostileServer) -> None:
+    script, before = server.script(breathing), shared_judge.stats
+    verdicts = shared_judge.judge([script.sample()] * 6)
+    assert statuses(verdicts) == ["ok"] * 6
+    assert script.requests == 1
+    assert sum(verdict.attempts for verdict in verdicts) == 1
+    assert shared_judge.stats.coalesced - before.coalesced == 5
+
+
+@pytest.mark.parametrize("mode", CONCURRENT_MODES)
+def test_identical_requests_of_two_submits_are_sent_once(shared_judge: rc.Judge, server: HostileServer) -> None:
+    script = server.script(held)
+    first, second = shared_judge.submit(script.samples(1)), shared_judge.submit(script.samples(1))
+    script.saw(1)
+    script.release()
+    assert statuses(first.result()) == statuses(second.result()) == ["ok"]
+    assert script.requests == 1
+
+
+def test_only_distinct_requests_are_paid(mode: str, open_judge: Opener, server: HostileServer) -> None:
+    script = server.script(breathing)
+    with open_judge(mode, cache=True) as judge:
+        verdicts = judge.judge(script.samples(8) * 4)
+        assert judge.stats.requests == 8
+    assert statuses(verdicts) == ["ok"] * 32
+    assert script.requests == 8
+    assert sum(verdict.attempts for verdict in verdicts) == 8
+
+
+def test_independent_repeats_are_draws_of_their_own(mode: str, open_judge: Opener, server: HostileServer) -> None:
+    script = server.script(*(says(f"<score>{score}</score>") for score in (1, 4, 10)))
+    with open_judge(mode, cache=True, max_concurrent=1, rubric=Independent()) as judge:
+        first = judge.judge([script.sample()] * 3)
+        again = judge.judge([script.sample()] * 3)
+    assert [verdict.score for verdict in first] == [0.0, 1 / 3, 1.0]
+    assert [(verdict.score, verdict.cached) for verdict in again] == [(v.score, True) for v in first]
+    assert script.requests == 3
+
+
+def test_a_warm_cache_sends_nothing_and_is_shared_by_every_mode(
+    open_judge: Opener, server: HostileServer, tmp_path: Path
+) -> None:
+    """Judges in turn on one file: the key is the same whoever asks."""
+    script, cache = server.script(ok), tmp_path / "cache.sqlite"
+    with open_judge("sync", cache=cache) as judge:
+        first = judge.judge(script.samples(4))
+    for mode in MODES:
+        with open_judge(mode, cache=cache) as judge:
+            again = judge.judge(script.samples(4))
+            stats = judge.stats
+        assert [verdict.score for verdict in again] == [verdict.score for verdict in first]
+        assert all(verdict.cached for verdict in again)
+        assert (stats.requests, stats.cached) == (0, 4)
+    assert script.requests == 4
+
+
+def test_a_failure_is_never_cached(mode: str, open_judge: Opener, server: HostileServer) -> None:
+    scripts = [
+        server.script(first, ok)
+        for first in (answers(400), says("x", "length"), says(None, refusal="no"), answers(200, "[]"), says(""))
+    ]
+    samples = [script.sample() for script in scripts]
+    with open_judge(mode, cache=True) as judge:
+        assert "ok" not in statuses(judge.judge(samples))
+        assert statuses(judge.judge(samples)) == ["ok"] * 5
+
+
+# Closing.
+
+
+@pytest.fixture
+def sockets_come_back() -> Iterator[None]:
+    """The server lives in this process, so a connection that is kept by either side shows."""
+    before = leftovers.sockets()
+    yield
+    eventually(lambda: leftovers.sockets() <= before, "every socket is closed")
+
+
+@pytest.mark.usefixtures("sockets_come_back")
+@pytest.mark.parametrize("work", ["none", "done", "pending", "timed out"])
+def test_close_leaves_nothing_behind(
+    mode: str, work: str, open_judge: Opener, server: HostileServer, tmp_path: Path
+) -> None:
+    """Also without a moment's grace for threads and children."""
+    threads, children = leftovers.threads(), leftovers.children()
+    script = server.script(ok if work == "done" else silent)
+    judge = open_judge(mode, cache=tmp_path / "cache.sqlite", deadline=0.5 if work == "timed out" else 30.0)
+    pending = judge.submit(script.samples(3)) if work != "none" else None
+    if pending is not None and work != "pending":
+        assert set(statuses(pending.result())) == {"ok" if work == "done" else "timeout"}
+    judge.close()
+    assert leftovers.threads() <= threads
+    assert leftovers.children() <= children
+    judge.close()
+    assert judge.stats.in_flight == 0
+    if pending is not None and work == "pending":
+        verdicts = pending.result(timeout=5)
+        assert statuses(verdicts) == ["failed"] * 3
+        assert all(str(verdict.error).startswith("JudgeClosed") for verdict in verdicts)
+        pending.cancel()
+
+
+@pytest.mark.usefixtures("sockets_come_back")
+@pytest.mark.parametrize("mode", CONCURRENT_MODES)
+def test_close_with_requests_on_the_wire_returns_and_leaves_nothing(
+    mode: str, open_judge: Opener, server: HostileServer
+) -> None:
+    script = server.script(silent)
+    judge = open_judge(mode, deadline=600.0)
+    pending = judge.submit(script.samples(2))
+    script.saw(2)
+    judge.close()
+    assert statuses(pending.result(timeout=0)) == ["failed"] * 2
+
+
+@pytest.mark.usefixtures("sockets_come_back")
+def test_an_exception_in_the_caller_leaves_nothing_behind(mode: str, open_judge: Opener, server: HostileServer) -> None:
+    script = server.script(silent)
+    with pytest.raises(ZeroDivisionError), open_judge(mode) as judge:  # noqa: PT012
+        judge.submit(script.samples(3))
+        raise ZeroDivisionError
+    with pytest.raises(rc.RewardcoreError, match="closed; open another"):
+        judge.judge(script.samples(1))
+
+
+def test_a_closed_judge_says_so(mode: str, open_judge: Opener) -> None:
+    judge = open_judge(mode)
+    judge.close()
+    for use in (judge.judge, judge.submit):
+        with pytest.raises(rc.RewardcoreError, match="closed; open another"):
+            use([])
+    with pytest.raises(rc.RewardcoreError, match="closed; open another"), judge:
+        judge.submit([])
+    assert "judge" in repr(judge)
+
+
+def test_two_judges_share_the_loop_and_closing_one_leaves_the_other_alone(
+    open_judge: Opener, server: HostileServer
+) -> None:
+    script = server.script(ok)
+    with open_judge("asyncio-aiohttp") as one:
+        with open_judge("asyncio-httpx") as other:
+            other.judge(script.samples(2))
+        assert statuses(one.judge(script.samples(2))) == ["ok", "ok"]
+
+
+@pytest.mark.parametrize(
+    ("mode", "options", "match"),
+    [
+        ("sync", {"max_concurrent": 0}, "max_concurrent"),
+        ("asyncio-aiohttp", {"deadline": -1}, "deadline"),
+        ("asyncio-aiohttp", {"deadline": float("nan")}, "deadline"),
+        ("asyncio-aiohttp", {"transport": "curl"}, "transport"),
+        ("asyncio-aiohttp", {"background": "fiber"}, "background"),
+        ("process", {"workers": 0}, "workers"),
+        ("sync", {"rubric": "quality"}, "rubric"),
+        ("sync", {"workers": 2}, "workers is no option of mode 'sync'"),
+        ("asyncio-child-process", {"cache": rc.MemoryCache()}, "cache must be a path"),
+    ],
+)
+def test_a_wrong_option_is_a_clear_error_before_anything_starts(
+    mode: str, options: dict[str, object], match: str, open_judge: Opener
+) -> None:
+    with pytest.raises(rc.ConfigurationError, match=match):
+        open_judge(mode, **options)
+
+
+def test_a_key_that_no_header_can_carry_is_an_error_up_front(
+    mode: str, open_judge: Opener, server: HostileServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-\u00e9t\u00e9")
+    with pytest.raises(rc.ConfigurationError, match="OPENAI_API_KEY"):
+        open_judge(mode)
+
+
+def test_an_unusable_cache_file_is_an_error_up_front(mode: str, open_judge: Opener, tmp_path: Path) -> None:
+    with pytest.raises(rc.CacheError, match="missing"):
+        open_judge(mode, cache=tmp_path / "missing" / "cache.sqlite")
