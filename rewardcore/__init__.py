@@ -5,7 +5,9 @@ Importing this package imports no HTTP client and no model: each comes with the 
 
 from __future__ import annotations
 
+import importlib
 import logging
+import typing
 
 from . import rubrics
 from .cache import MemoryCache, SqliteCache
@@ -40,3 +42,20 @@ __all__ = [
 __version__ = "0.1.0"
 
 logging.getLogger(__name__).addHandler(logging.NullHandler())
+
+#: Where the generators of the self mode are; each brings torch, vLLM or verl, so each is imported when it is named.
+_GENERATORS = {
+    "TorchGenerator": "torch_generator",
+    "VllmGenerator": "vllm_generator",
+    "VerlActorGenerator": "verl_generator",
+}
+
+
+def __getattr__(name: str) -> typing.Any:
+    if name not in _GENERATORS:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(importlib.import_module(f".{_GENERATORS[name]}", __name__), name)
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *_GENERATORS])

@@ -7,9 +7,11 @@ cancels what is overdue.
 
 from __future__ import annotations
 
+import math
 import ssl
 
 import aiohttp
+from aiohttp import hdrs
 from yarl import URL
 
 from .endpoint import Endpoint
@@ -36,15 +38,19 @@ class AiohttpTransport:
     async def send(self, body: bytes) -> Reply:
         """The reply, or a Failure raised."""
         try:
-            async with self._session.post(self._url, data=body, allow_redirects=False) as response:
-                headers, length = response.headers, response.content_length
-                if length is not None and length <= MAX_BODY_BYTES and "Content-Encoding" not in headers:
+            response = await self._session.post(self._url, data=body, allow_redirects=False)
+            headers = response.headers
+            try:
+                if (response.content_length or math.inf) <= MAX_BODY_BYTES and hdrs.CONTENT_ENCODING not in headers:
                     content = await response.read()
                 else:
-                    gathered = Body(headers.get("Content-Encoding", ""))
+                    gathered = Body(headers.get(hdrs.CONTENT_ENCODING, ""))
                     async for chunk in response.content.iter_any():
                         gathered.feed(chunk)
                     content = gathered.finish()
+            except BaseException:
+                response.close()  # a whole body gives its connection back by itself; any other must not be used again
+                raise
         except (aiohttp.ClientError, OSError, TimeoutError, ValueError) as error:
             raise self._failure(error) from None
         return self._reader.read(response.status, headers, content)

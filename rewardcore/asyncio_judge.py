@@ -128,15 +128,23 @@ class AsyncioCrew(Crew):
         return None
 
     async def _work(self, flight: Flight, transport: Transport) -> None:
-        engine, workers, task = self._engine, self._workers, asyncio.current_task()
+        engine, workers, rubric, task = self._engine, self._workers, self._settings.rubric, asyncio.current_task()
         assert task is not None
         try:
             while True:
-                answer = await self._attempt(flight, transport, task)
+                try:
+                    answer = grade(rubric, await transport.send(flight.request.body))
+                except Failure as failure:
+                    answer = Answer(failure=failure)
+                except asyncio.CancelledError:
+                    if self._closing:
+                        raise
+                    task.uncancel()
+                    answer = Answer(failure=DeadlinePassed("no answer came, long after the deadline"))
+                except Exception as error:
+                    answer = Answer(failure=Failure(f"{type(error).__name__}: {error}"))
                 engine.settle(flight, answer, self.clock.now())
-                if len(workers) > engine.limit.current:
-                    return
-                following = self._next_flight()
+                following = self._next_flight() if len(workers) <= engine.limit.current else None
                 if following is None:
                     return
                 workers[task] = flight = following
@@ -144,19 +152,6 @@ class AsyncioCrew(Crew):
                     self._hire()
         finally:
             del workers[task]
-
-    async def _attempt(self, flight: Flight, transport: Transport, task: asyncio.Task[None]) -> Answer:
-        try:
-            return grade(self._settings.rubric, await transport.send(flight.request.body))
-        except Failure as failure:
-            return Answer(failure=failure)
-        except asyncio.CancelledError:
-            if self._closing:
-                raise
-            task.uncancel()
-            return Answer(failure=DeadlinePassed("no answer came, long after the deadline"))
-        except Exception as error:
-            return Answer(failure=Failure(f"{type(error).__name__}: {error}"))
 
     def _expire(self, call: Call) -> None:
         self._engine.expire(call)

@@ -27,21 +27,18 @@ log = logging.getLogger("rewardcore")
 
 _APPLICATION_ID = 0x52574443  # "RWDC"
 _VERSION = 1
-_SCHEMA = """
-CREATE TABLE replies (
-    key BLOB PRIMARY KEY,
-    text TEXT NOT NULL,
-    usage TEXT,
-    material BLOB NOT NULL,
-    stored_at REAL NOT NULL
-) WITHOUT ROWID
-"""
+#: What went into a key stands apart, for people: it is ten times a reply's size, and look-ups want small rows.
+_SCHEMA = (
+    "CREATE TABLE replies (key BLOB PRIMARY KEY, text TEXT NOT NULL, usage TEXT, stored_at REAL NOT NULL) "
+    "WITHOUT ROWID",
+    "CREATE TABLE materials (key BLOB PRIMARY KEY, material BLOB NOT NULL)",
+)
 _BUSY_SECONDS = 30.0
 #: How long the writer gathers rows before it commits them: what a SIGKILL can lose, besides what is in flight.
 _GATHER_SECONDS = 0.02
 _BATCH = 500
 
-Row = tuple[bytes, str, str | None, bytes, float]
+Row = tuple[bytes, str, str | None, float, bytes]
 
 
 class Cache(Protocol):
@@ -114,7 +111,7 @@ class SqliteCache:
                 self._writer.start()
         usage = orjson.dumps(reply.usage).decode() if reply.usage else None
         self._unwritten[key] = reply
-        self._rows.put((key, reply.text, usage, material, time.time()))
+        self._rows.put((key, reply.text, usage, time.time(), material))
 
     def close(self) -> None:
         if self._writer is not None:
@@ -135,7 +132,10 @@ class SqliteCache:
                     connection = connection or _connect(self.path)
                     with connection:  # commits, or rolls back: a lock left behind would stop every other process
                         connection.execute("BEGIN IMMEDIATE")
-                        connection.executemany("INSERT OR REPLACE INTO replies VALUES (?, ?, ?, ?, ?)", batch)
+                        replies = [(key, text, usage, stored_at) for key, text, usage, stored_at, _ in batch]
+                        connection.executemany("INSERT OR REPLACE INTO replies VALUES (?, ?, ?, ?)", replies)
+                        materials = [(key, material) for key, *_, material in batch]
+                        connection.executemany("INSERT OR REPLACE INTO materials VALUES (?, ?)", materials)
                 except (sqlite3.Error, OSError, ValueError) as error:
                     self._step_aside(error)
                 for row in batch:
@@ -166,7 +166,7 @@ class SqliteCache:
     def rows(self, key_prefix: str = "", newest: int = 20) -> list[tuple[str, str, bytes, float]]:
         """(key, text, material, stored_at) of the newest replies whose key begins so; for people, not for judges."""
         statement = (
-            "SELECT lower(hex(key)), text, material, stored_at FROM replies "
+            "SELECT lower(hex(key)), text, material, stored_at FROM replies JOIN materials USING (key) "
             "WHERE lower(hex(key)) LIKE ? || '%' ORDER BY stored_at DESC LIMIT ?"
         )
         with self._lock:
@@ -198,7 +198,8 @@ def _prepare(connection: sqlite3.Connection) -> None:
     connection.execute("PRAGMA synchronous = NORMAL")
     connection.execute("BEGIN IMMEDIATE")
     if _check(connection):
-        connection.execute(_SCHEMA)
+        for table in _SCHEMA:
+            connection.execute(table)
         connection.execute(f"PRAGMA application_id = {_APPLICATION_ID}")
         connection.execute(f"PRAGMA user_version = {_VERSION}")
     connection.execute("COMMIT")

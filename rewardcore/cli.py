@@ -54,6 +54,24 @@ def explain(
     typer.echo(f"reply: {text}")
 
 
+@app.command()
+def memory(
+    model_dir: Annotated[str, typer.Argument(help="A model's directory; its config.json is enough.")],
+    prompt_tokens: Annotated[int, typer.Option(help="Tokens of the longest prompt.")] = 512,
+    new_tokens: Annotated[int, typer.Option(help="Tokens of the longest reply.")] = 64,
+    batch_sizes: Annotated[str, typer.Option(help="Batch sizes to predict.")] = "1,2,4,8,16,32",
+    device_memory: Annotated[str | None, typer.Option(help="The GPU's memory, such as 24GiB, for advice.")] = None,
+    dtype: Annotated[str, typer.Option(help="auto, float32, float16 or bfloat16.")] = "auto",
+    plot: Annotated[Path, typer.Option(help="Where the plot goes.")] = Path("memory.png"),
+) -> None:
+    """Predict the peak memory of judging a batch, for each batch size, from the model's config alone."""
+    try:
+        from .memory_report import run_memory
+    except ImportError as error:
+        raise ConfigurationError(f"this needs {error.name}: pip install 'rewardcore[torch,report]'") from error
+    run_memory(model_dir, prompt_tokens, new_tokens, batch_sizes, device_memory, dtype, plot, typer.echo)
+
+
 def main() -> None:
     """Errors that say what to do are printed as one line, without a traceback."""
     try:

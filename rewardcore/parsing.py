@@ -27,11 +27,15 @@ def strip_thinking(text: str) -> str:
 
 def last_tag(text: str, tag: str) -> str:
     """The inside of the last `<tag>…</tag>`; a tag that is opened after it and never closed is no answer."""
+    opening, closing = f"<{tag}>", f"</{tag}>"
+    if text.count("<") == 2:  # nearly every reply: one tag and nothing else
+        start, end = text.find(opening), text.find(closing)
+        if 0 <= start < end:
+            return text[start + len(opening) : end]
     visible, lowered = text, _lowered(text)
     if "think" in lowered or "reasoning" in lowered:
         visible = strip_thinking(text)
         lowered = _lowered(visible)
-    opening, closing = f"<{tag}>", f"</{tag}>"
     end = lowered.rfind(closing)
     start = lowered.rfind(opening, 0, end) if end >= 0 else -1
     if start < 0:

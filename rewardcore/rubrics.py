@@ -21,7 +21,8 @@ from .sample import Sample
 
 Message = dict[str, object]
 
-_FIELD = re.compile(r"\{(prompt|response|ground_truth|data_source|token)\}")
+_FIELDS = ("prompt", "response", "ground_truth", "data_source", "token")
+_FIELD = re.compile(r"\{(" + "|".join(_FIELDS) + r")\}")
 
 
 @runtime_checkable
@@ -46,7 +47,8 @@ class TemplateRubric:
     scale: tuple[float, float] | None = (1.0, 10.0)
     system: str = ""
     independent: bool = False
-    _parts: list[str] = field(init=False, repr=False, compare=False)
+    _format: str = field(init=False, repr=False, compare=False)
+    _order: tuple[int, ...] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         if not re.fullmatch(r"[A-Za-z][A-Za-z0-9_-]*", self.tag):
@@ -57,20 +59,17 @@ class TemplateRubric:
             raise ConfigurationError(f"rubric {self.name!r}: template never shows {{response}}, so it judges nothing")
         object.__setattr__(self, "tag", self.tag.lower())
         # Literal text and field names alternate: even places are literal, odd places are fields.
-        object.__setattr__(self, "_parts", _FIELD.split(self.template))
+        parts = _FIELD.split(self.template)
+        literals, names = (part.replace("%", "%%") for part in parts[::2]), parts[1::2]
+        object.__setattr__(self, "_format", "%s".join(literals))
+        object.__setattr__(self, "_order", tuple(map(_FIELDS.index, names)))
 
     def messages(self, sample: Sample) -> list[Message]:
         truth = sample.ground_truth
-        fields = {
-            "prompt": sample.prompt,
-            "response": sample.response,
-            "ground_truth": "" if truth is None else truth,
-            "data_source": sample.data_source,
-        }
-        fields["token"] = hashlib.blake2b("\0".join(fields.values()).encode(), digest_size=8).hexdigest()
-        parts = self._parts.copy()
-        parts[1::2] = [fields[name] for name in parts[1::2]]
-        user: Message = {"role": "user", "content": "".join(parts)}
+        shown = (sample.prompt, sample.response, "" if truth is None else truth, sample.data_source)
+        token = hashlib.sha256("\0".join(shown).encode()).hexdigest()[:16]
+        fields = (*shown, token)
+        user: Message = {"role": "user", "content": self._format % tuple([fields[place] for place in self._order])}
         return [{"role": "system", "content": self.system}, user] if self.system else [user]
 
     def parse(self, text: str) -> float:

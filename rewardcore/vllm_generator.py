@@ -19,8 +19,8 @@ from .local_model import PromptEncoder, context_length, load_config, load_tokeni
 
 
 class VllmGenerator:
-    """Greedy by default; above temperature 0 every conversation draws from a seed of its own, since an engine's one seed
-    would depend on how vLLM happens to schedule. `engine_options` go to `vllm.LLM` (tensor_parallel_size, …).
+    """Greedy by default; above temperature 0 every conversation draws from a seed of its own, since the engine's one
+    seed depends on how vLLM happens to schedule. `engine_options` go to `vllm.LLM` (tensor_parallel_size, …).
     """
 
     def __init__(

@@ -1,0 +1,116 @@
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+from omegaconf import OmegaConf
+from transformers import AutoModelForCausalLM, AutoTokenizer
+from verl import DataProto
+from verl.workers.rollout.hf_rollout import HFRollout
+
+import rewardcore as rc
+from rewardcore.failures import ConfigurationError
+from rewardcore.generator import Conversation
+from rewardcore.torch_generator import TorchGenerator
+from rewardcore.verl_generator import VerlActorGenerator
+
+
+class WorkerGroup:
+    """Hands each worker its share as verl's dispatch does, and lets verl's own rollout code generate.
+
+    verl 0.9.1 keeps HFRollout as code but leaves it abstract, so its method is borrowed rather than its class.
+    """
+
+    def __init__(self, model: Any, world_size: int) -> None:
+        self.world_size = world_size
+        self.batches: list[DataProto] = []
+        config = OmegaConf.create({"do_sample": True, "temperature": 1.0, "response_length": 48})
+        self._worker = SimpleNamespace(module=model, config=config)
+
+    def generate_sequences(self, data: DataProto) -> DataProto:
+        self.batches.append(data)
+        shares = data.chunk(self.world_size)
+        return DataProto.concat([HFRollout._generate_minibatch(self._worker, share) for share in shares])
+
+
+@pytest.fixture(scope="module")
+def model(tiny_judge: Path) -> Any:
+    return AutoModelForCausalLM.from_pretrained(tiny_judge, dtype=torch.float32).eval()
+
+
+@pytest.fixture(scope="module")
+def tokenizer(tiny_judge: Path) -> Any:
+    return AutoTokenizer.from_pretrained(tiny_judge)
+
+
+@pytest.fixture(autouse=True)
+def in_float32(monkeypatch: pytest.MonkeyPatch) -> None:
+    """verl's rollout casts to bfloat16; without it, texts can be compared exactly."""
+    monkeypatch.setattr(torch, "autocast", lambda **_: torch.no_grad())
+
+
+def samples(count: int) -> list[rc.Sample]:
+    return [rc.Sample(f"What is {number} times two?", "It is " + "more " * number) for number in range(count)]
+
+
+def conversations(count: int) -> list[Conversation]:
+    return [rc.rubrics.QUALITY.messages(sample) for sample in samples(count)]
+
+
+@pytest.mark.parametrize(("count", "world_size", "sent"), [(8, 4, 8), (7, 4, 8), (1, 4, 4), (5, 1, 5), (3, 8, 8)])
+def test_batches_are_padded_to_the_world_size_and_unpadded_again(
+    tiny_judge: Path, model: Any, tokenizer: Any, count: int, world_size: int, sent: int
+) -> None:
+    workers = WorkerGroup(model, world_size)
+    texts = VerlActorGenerator(workers, tokenizer).generate(conversations(count))
+    assert [len(batch) for batch in workers.batches] == [sent]
+    assert texts == TorchGenerator(tiny_judge, device="cpu", max_new_tokens=48).generate(conversations(count))
+
+
+def test_workers_find_tokens_and_agent_loops_find_messages(model: Any, tokenizer: Any) -> None:
+    workers = WorkerGroup(model, 1)
+    VerlActorGenerator(workers, tokenizer).generate(conversations(2))
+    (batch,) = workers.batches
+    assert set(batch.batch.keys()) == {"input_ids", "attention_mask", "position_ids"}
+    assert list(batch.non_tensor_batch["raw_prompt"]) == conversations(2)
+    assert batch.meta_info["do_sample"] is False
+    for row in range(2):
+        padding = int((batch.batch["attention_mask"][row] == 0).sum())
+        assert batch.batch["position_ids"][row, padding:].tolist() == list(
+            range(len(batch.batch[row]["input_ids"]) - padding)
+        )
+
+
+def test_the_policy_judges_its_own_samples(model: Any, tokenizer: Any) -> None:
+    workers = WorkerGroup(model, 4)
+    generator = VerlActorGenerator(workers, tokenizer, max_prompt_tokens=512)
+    with rc.open_judge("self", generator, batch_size=6) as judge:
+        verdicts = judge.judge([*samples(9), rc.Sample("a prompt", "long " * 1000)])
+        assert judge.stats.requests == 2
+    assert [verdict.status for verdict in verdicts] == ["ok"] * 9 + ["failed"]
+    assert "tokens and the model takes 512" in str(verdicts[-1].error)
+    assert [len(batch) for batch in workers.batches] == [8, 4]
+
+
+def test_an_agent_loop_manager_is_padded_to_its_number_of_workers(model: Any, tokenizer: Any) -> None:
+    workers = WorkerGroup(model, 3)
+
+    class AgentLoopManager:
+        agent_loop_workers = (object(),) * 3
+        generate_sequences = workers.generate_sequences
+
+    assert len(VerlActorGenerator(AgentLoopManager(), tokenizer).generate(conversations(4))) == 4
+    assert [len(batch) for batch in workers.batches] == [6]
+
+
+def test_a_worker_group_that_hides_its_size_is_refused(tokenizer: Any) -> None:
+    with pytest.raises(ConfigurationError, match="object has neither"):
+        VerlActorGenerator(object(), tokenizer)
+
+
+def test_a_tokenizer_without_a_chat_template_is_refused(tiny_judge: Path, model: Any) -> None:
+    bare = AutoTokenizer.from_pretrained(tiny_judge)
+    bare.chat_template = None
+    with pytest.raises(ConfigurationError, match="the tokenizer given to VerlActorGenerator has no chat template"):
+        VerlActorGenerator(WorkerGroup(model, 1), bare)

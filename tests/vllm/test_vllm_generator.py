@@ -1,0 +1,80 @@
+import multiprocessing
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import rewardcore as rc
+from rewardcore.failures import ConfigurationError
+from rewardcore.generator import Conversation
+from rewardcore.torch_generator import TorchGenerator
+from rewardcore.vllm_generator import VllmGenerator
+
+OPTIONS = {"dtype": "float32", "max_model_len": 512, "enforce_eager": True}
+
+
+@pytest.fixture(scope="module")
+def generator(tiny_judge: Path) -> Iterator[VllmGenerator]:
+    generator = VllmGenerator(tiny_judge, max_new_tokens=48, **OPTIONS)
+    yield generator
+    generator.close()
+
+
+def samples(count: int) -> list[rc.Sample]:
+    return [rc.Sample(f"What is {number} times two?", "It is " + "more " * number) for number in range(count)]
+
+
+def conversations(count: int) -> list[Conversation]:
+    return [rc.rubrics.QUALITY.messages(sample) for sample in samples(count)]
+
+
+def test_vllm_and_transformers_give_the_same_greedy_texts(tiny_judge: Path, generator: VllmGenerator) -> None:
+    talks = conversations(8)
+    assert generator.generate(talks) == TorchGenerator(tiny_judge, device="cpu", max_new_tokens=48).generate(talks)
+    assert generator.generate([]) == []
+
+
+@pytest.mark.parametrize(("batch_size", "calls"), [(8, 13), (None, 1), ("auto", 1)])
+def test_a_hundred_samples_are_judged_in_batches_or_in_one_continuous_call(
+    generator: VllmGenerator, batch_size: int | None, calls: int
+) -> None:
+    with rc.open_judge("self", generator, batch_size=batch_size) as judge:
+        verdicts = judge.judge(samples(100))
+        assert judge.stats.requests == calls
+    assert [verdict.status for verdict in verdicts] == ["ok"] * 100
+
+
+def test_an_over_long_prompt_fails_with_its_length_and_never_reaches_the_engine(generator: VllmGenerator) -> None:
+    with rc.open_judge("self", generator) as judge:
+        short, long = judge.judge([rc.Sample("a prompt", "short"), rc.Sample("a prompt", "long " * 1000)])
+        assert judge.stats.requests == 1
+    assert short.status == "ok"
+    assert "tokens and the model takes 464 beside the reply" in str(long.error)
+
+
+def test_draws_are_seeded_however_they_are_scheduled(tiny_judge: Path) -> None:
+    draws = []
+    for _ in range(2):
+        generator = VllmGenerator(tiny_judge, max_new_tokens=48, temperature=2.0, seed=5, **OPTIONS)
+        draws.append([generator.generate(conversations(16)) for _ in range(2)])
+        generator.close()
+    assert draws[0] == draws[1]
+    assert draws[0][0] != draws[0][1], "repeats are draws of their own"
+
+
+def test_closing_leaves_no_engine_behind(tiny_judge: Path) -> None:
+    before = {child.pid for child in multiprocessing.active_children()}
+    generator = VllmGenerator(tiny_judge, max_new_tokens=8, **OPTIONS)
+    assert {child.pid for child in multiprocessing.active_children()} > before
+    generator.close()
+    generator.close()
+    assert {child.pid for child in multiprocessing.active_children()} == before
+    with pytest.raises(ConfigurationError, match="closed"):
+        generator.generate(conversations(1))
+
+
+def test_a_missing_model_and_a_reply_longer_than_the_context_are_refused_at_once(tiny_judge: Path) -> None:
+    with pytest.raises(ConfigurationError, match="nothing is downloaded here"):
+        VllmGenerator("some-org/some-model")
+    with pytest.raises(ConfigurationError, match="max_new_tokens=512 does not fit the model's context of 512"):
+        VllmGenerator(tiny_judge, max_new_tokens=512, max_model_len=512)
