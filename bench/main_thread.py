@@ -20,7 +20,7 @@ from bench.server_process import SimulatedServer
 from rewardcore import AsyncioJudge, Endpoint, Sample
 from rewardcore.stats import percentile
 
-SCENARIO = Scenario("main-thread", 1024, "asyncio", "loopback", profile=Profile(latency=0.1))
+SCENARIO = Scenario("main-thread", 512, "asyncio", "loopback", profile=Profile(latency=0.2))
 BACKGROUNDS = ("thread", "process")
 _BUFFER = bytes(400_000)
 _NUMBERS = list(range(20_000))
@@ -69,7 +69,7 @@ def measure(load: str, background: str, pairs: int) -> Effect:
 def _pair(
     judge: AsyncioJudge, samples: list[Sample], step: Callable[[], object], judged_first: bool
 ) -> tuple[float, float, float, float, float]:
-    seconds = SCENARIO.ideal
+    seconds = SCENARIO.ideal or 0.0
     control = None if judged_first else _steps(step, seconds)
     started = time.perf_counter()
     pending = judge.submit(samples)

@@ -22,6 +22,7 @@ from bench.server_process import SimulatedServer, refuse_if_saturated
 from bench.virtual import VirtualClock, mount_judge
 from rewardcore import Endpoint, Judge, Sample, Verdict
 from rewardcore.clock import SYSTEM_CLOCK, Clock
+from rewardcore.generator import Generator
 
 VIRTUAL_URL = "http://judge.test/v1"
 VIRTUAL_CLOCK = VirtualClock()
@@ -51,14 +52,14 @@ class Run:
 
     @property
     def efficiency(self) -> float | None:
-        return self.scenario.ideal / self.seconds if self.seconds else None
+        return self.scenario.ideal / self.seconds if self.seconds and self.scenario.ideal else None
 
 
 @dataclass(frozen=True)
 class Stage:
     """Where a scenario is run. `counts` is (requests, peak in flight) as the endpoint saw them since `reset`."""
 
-    endpoint: Endpoint
+    endpoint: Endpoint | Generator
     clock: Clock = SYSTEM_CLOCK
     warm_up: bool = False
     timed: bool = True
@@ -122,6 +123,10 @@ def stage_for(scenario: Scenario, endpoint: Endpoint | None = None) -> Iterator[
     elif scenario.backend == "loopback":
         with loopback_stage(scenario.profile, scenario.seed) as stage:
             yield stage
+    elif scenario.backend == "torch":
+        from bench.self_mode import torch_stage  # brings torch
+
+        yield torch_stage()
     elif endpoint is None:
         raise ValueError(f"{scenario.id} needs an endpoint: give --base-url and --model")
     else:
@@ -130,16 +135,12 @@ def stage_for(scenario: Scenario, endpoint: Endpoint | None = None) -> Iterator[
 
 def open_scenario(scenario: Scenario, stage: Stage) -> Judge:
     mode, options = MODES[scenario.mode]
-    opened: Judge = rewardcore.open_judge(  # type: ignore[call-overload]  # the mode comes from a table
-        mode,
-        stage.endpoint,
-        max_concurrent=scenario.max_concurrent,
-        cache=scenario.cache,
-        deadline=DEADLINE,
-        clock=stage.clock,
-        **options,
-        **stage.options,
-    )
+    if mode == "self":
+        options = {"batch_size": scenario.batch_size}
+    else:
+        limits = {"max_concurrent": scenario.max_concurrent, "deadline": DEADLINE}
+        options = {**options, **limits, "cache": scenario.cache, "clock": stage.clock}
+    opened: Judge = rewardcore.open_judge(mode, stage.endpoint, **options, **stage.options)  # type: ignore[call-overload]
     return opened
 
 

@@ -16,7 +16,8 @@ from bench.latency import Profile
 from rewardcore import Sample
 
 SIZES = (16, 32, 100, 1024)
-Backend = Literal["respx", "loopback", "real"]
+BATCH_SIZES = (1, 2, 4, 8, 16)
+Backend = Literal["respx", "loopback", "real", "torch"]
 
 #: mode → (rewardcore's mode, its options). Each backend can carry some of them.
 MODES: dict[str, tuple[str, dict[str, Any]]] = {
@@ -24,6 +25,7 @@ MODES: dict[str, tuple[str, dict[str, Any]]] = {
     "process": ("process", {"workers": 4}),
     "asyncio": ("asyncio", {}),
     "asyncio-httpx": ("asyncio", {"transport": "httpx"}),
+    "self": ("self", {}),
 }
 #: respx does not see aiohttp, so the asyncio mode is driven over httpx there.
 BACKEND_MODES: dict[Backend, tuple[str, ...]] = {
@@ -52,6 +54,7 @@ class Scenario:
     distinct: int | None = None
     cache: bool = False
     compute: float = 0.0  # seconds the caller computes between submit and result
+    batch_size: int = 8  # of the self mode
     seed: int = 2026
     version: int = 1
 
@@ -64,7 +67,9 @@ class Scenario:
 
     @property
     def requests(self) -> int:
-        """How many an honest run sends: one for each distinct sample."""
+        """How many an honest run sends: one for each distinct sample; in the self mode, one for each full batch."""
+        if self.mode == "self":
+            return math.ceil(self.n / self.batch_size)
         return self.n if self.distinct is None else self.distinct
 
     @property
@@ -77,8 +82,10 @@ class Scenario:
         return self.requests if self.max_concurrent == "auto" else self.max_concurrent
 
     @property
-    def ideal(self) -> float:
-        """The makespan of a perfect scheduler under constant latency: whole waves, nothing else."""
+    def ideal(self) -> float | None:
+        """The makespan of a perfect scheduler under constant latency: whole waves; None where none is known."""
+        if self.backend not in ("respx", "loopback"):
+            return None
         return math.ceil(self.requests / self.places) * self.profile.latency
 
 
@@ -102,7 +109,7 @@ def samples_of(scenario: Scenario) -> list[Sample]:
 
     distinct = [
         Sample(f"Question {index}: {text(20, 60)}?", f"Answer {index}: {text(40, 160)}.", ground_truth=str(index))
-        for index in range(scenario.requests)
+        for index in range(scenario.n if scenario.distinct is None else scenario.distinct)
     ]
     repeated = distinct + draw.choices(distinct, k=scenario.n - len(distinct))
     draw.shuffle(repeated)
@@ -153,5 +160,10 @@ CLAIMS = [
 ]
 
 GRID = _grid()
-REGISTRY: dict[str, Scenario] = {scenario.id: scenario for scenario in [*GRID, *_SOURCES, *SWEEP]}
+SELF = [
+    Scenario(f"torch/self-{batch_size}/{n}", n, "self", "torch", batch_size=batch_size)
+    for n in SIZES
+    for batch_size in BATCH_SIZES
+]
+REGISTRY: dict[str, Scenario] = {scenario.id: scenario for scenario in [*GRID, *SELF, *_SOURCES, *SWEEP]}
 SOURCES = [scenario.id for scenario in _SOURCES]

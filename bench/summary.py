@@ -40,18 +40,21 @@ class Results:
         for run in self.runs.values():
             if "/" in run.scenario.id:
                 found.setdefault(run.scenario.group, []).append(run)
-        return {group: sorted(runs, key=lambda r: r.scenario.mode != "sync") for group, runs in found.items()}
+        return {group: sorted(runs, key=_is_not_baseline) for group, runs in found.items()}
 
     def baseline(self, run: Run) -> Run | None:
-        for other in self.groups().get(run.scenario.group, []) if "/" in run.scenario.id else []:
-            if other.scenario.mode == "sync":
-                return other
-        return None
+        """What the run's speed-up is over: sync of its size; in the self mode, batch size 1."""
+        others = self.groups().get(run.scenario.group, []) if "/" in run.scenario.id else []
+        return next((other for other in others if not _is_not_baseline(other)), None)
 
     def records(self) -> Iterator[Record]:
         for run in self.runs.values():
             yield from records.records_of(run, self.baseline(run))
         yield from self.others
+
+
+def _is_not_baseline(run: Run) -> bool:
+    return run.scenario.batch_size != 1 if run.scenario.mode == "self" else run.scenario.mode != "sync"
 
 
 def render(results: Results) -> Iterator[str]:
@@ -92,9 +95,10 @@ def _claim_row(results: Results, claim: Claim) -> tuple[str, ...]:
 
 def _row(run: Run, baseline: Run | None) -> tuple[str, ...]:
     speed_up = f"{baseline.seconds / run.seconds:.1f}×" if baseline and baseline.seconds and run.seconds else "–"
-    efficiency = f"{run.efficiency:.1%}" if run.efficiency and run.scenario.backend != "real" else "–"
+    efficiency = f"{run.efficiency:.1%}" if run.efficiency else "–"
     peak = "–" if run.peak_in_flight is None else str(run.peak_in_flight)
-    return run.scenario.mode, _seconds(run), speed_up, efficiency, str(run.requests), peak, run.digest[:8]
+    mode = f"self, batch {run.scenario.batch_size}" if run.scenario.mode == "self" else run.scenario.mode
+    return mode, _seconds(run), speed_up, efficiency, str(run.requests), peak, run.digest[:8]
 
 
 def _seconds(run: Run) -> str:

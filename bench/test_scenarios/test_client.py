@@ -70,7 +70,7 @@ def test_main_thread_beside_judging(once, results, load, background):
             ("submit", effect.submit_seconds, "s", "lower"),
         ]
     ]
-    results.note("the caller's own work beside 1024 × 100 ms", [line], figures)
+    results.note("the caller's own work beside 512 × 200 ms", [line], figures)
 
 
 def test_memory_of_a_long_stream(once, results):

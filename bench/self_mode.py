@@ -1,0 +1,115 @@
+"""The self mode on a tiny local model: calls, padding, batching's gain, our own overhead, and memory by batch size.
+
+Importing this module brings torch. Without a GPU, memory is predicted from the model's config; with one, the peak is
+measured beside it. One thread, as OMP_NUM_THREADS=1 says too: two on a busy machine give nonsense.
+"""
+
+from __future__ import annotations
+
+import functools
+import random
+import statistics
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+
+import rewardcore
+from bench.records import DIRECTORY
+from bench.runner import Stage
+from bench.scenarios import BATCH_SIZES, REGISTRY, Scenario, samples_of
+from fixtures.tiny_judge import make_tiny_judge
+from rewardcore.batching import form_batches, padding_waste
+from rewardcore.memory import Curve, Peak, fit, predict
+from rewardcore.memory_measured import Measured, measure
+from rewardcore.rubrics import TemplateRubric
+from rewardcore.torch_generator import TorchGenerator
+
+NEW_TOKENS = 64
+#: Short, since the tiny model reads little: what is measured is batching, not the judge's manners.
+RUBRIC = TemplateRubric("short", "{response} Rate this from 1 to 10: <score>X</score>")
+SPEED = Scenario("self-speed", 128, "self", "torch")
+PADDING = REGISTRY["torch/self-8/1024"]
+
+
+@functools.cache
+def generator() -> TorchGenerator:
+    torch.set_num_threads(1)
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    return TorchGenerator(tiny_judge(), device=device, dtype="float32", max_new_tokens=NEW_TOKENS)
+
+
+def tiny_judge() -> Path:
+    directory = DIRECTORY / "tiny-judge"
+    return directory if (directory / "model.safetensors").exists() else make_tiny_judge(directory)
+
+
+def torch_stage() -> Stage:
+    return Stage(generator(), options={"rubric": RUBRIC})
+
+
+def measure_padding() -> tuple[float, float]:
+    """The share of computed positions that are padding: batches formed by length, and in random order."""
+    lengths = generator().lengths([RUBRIC.messages(sample) for sample in samples_of(PADDING)])
+    shuffled = random.Random(PADDING.seed).sample(range(len(lengths)), len(lengths))
+    size = PADDING.batch_size
+    at_random = [shuffled[start : start + size] for start in range(0, len(shuffled), size)]
+    return padding_waste(lengths, form_batches(lengths, size)), padding_waste(lengths, at_random)
+
+
+def measure_batching(pairs: int) -> float:
+    """Samples a second at batch size 8 over batch size 1, the median of alternating pairs."""
+    return _paired(lambda: _judge(1), lambda: _judge(8), pairs)
+
+
+def measure_overhead(pairs: int) -> float:
+    """Time of the self mode over a bare `generate` loop on the very same batches, the median of alternating pairs."""
+    return _paired(lambda: _judge(8), _bare_loop, pairs)
+
+
+def _paired(slow: Callable[[], object], fast: Callable[[], object], pairs: int) -> float:
+    ratios = []
+    for pair in range(pairs):
+        if pair % 2:
+            denominator, numerator = _timed(fast), _timed(slow)
+        else:
+            numerator, denominator = _timed(slow), _timed(fast)
+        ratios.append(numerator / denominator)
+    return statistics.median(ratios)
+
+
+def _timed(work: Callable[[], object]) -> float:
+    # On the CPU it is one thread that never waits, so CPU time is its time, without the neighbours'.
+    clock = time.perf_counter if torch.cuda.is_available() else time.process_time
+    started = clock()
+    work()
+    return clock() - started
+
+
+def _judge(batch_size: int) -> None:
+    with rewardcore.open_judge("self", generator(), rubric=RUBRIC, batch_size=batch_size) as judge:
+        judge.judge(samples_of(SPEED))
+
+
+def _bare_loop() -> None:
+    conversations = [RUBRIC.messages(sample) for sample in samples_of(SPEED)]
+    for batch in form_batches(generator().lengths(conversations), SPEED.batch_size):
+        generator().generate([conversations[index] for index in batch])
+
+
+@dataclass(frozen=True)
+class Memory:
+    predicted: list[Peak]
+    curve: Curve
+    measured: list[Measured]
+
+
+def measure_memory() -> Memory:
+    """Peaks for every batch size of the grid, at the longest prompt of the 1024 samples."""
+    model = generator().model
+    longest = max(generator().lengths([RUBRIC.messages(sample) for sample in samples_of(PADDING)]))
+    peaks = predict(model.config, BATCH_SIZES, longest, NEW_TOKENS, model.dtype)
+    measured = measure(model, BATCH_SIZES, longest, NEW_TOKENS) if torch.cuda.is_available() else []
+    return Memory(peaks, fit(peaks), measured)
