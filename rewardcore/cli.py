@@ -24,8 +24,10 @@ app.add_typer(cache_app, name="cache")
 
 @cache_app.command()
 def explain(
-    path: Annotated[Path, typer.Argument(help="The SQLite file that was given as cache=.")],
-    key: Annotated[str, typer.Argument(help="A key, or the beginning of one; none lists the newest.")] = "",
+    path: Annotated[Path, typer.Argument(metavar="PATH", help="The SQLite file that was given as cache=.")],
+    key: Annotated[
+        str, typer.Argument(metavar="KEY", help="A key, or the beginning of one; none lists the newest.")
+    ] = "",
 ) -> None:
     """Print what went into a key: base URL, model, messages, sampling parameters and repeat index."""
     if not path.exists():
@@ -56,7 +58,9 @@ def explain(
 
 @app.command()
 def memory(
-    model_dir: Annotated[str, typer.Argument(help="A model's directory; its config.json is enough.")],
+    model_dir: Annotated[
+        str, typer.Argument(metavar="MODEL_DIR", help="A model's directory; its config.json is enough.")
+    ],
     prompt_tokens: Annotated[int, typer.Option(help="Tokens of the longest prompt.")] = 512,
     new_tokens: Annotated[int, typer.Option(help="Tokens of the longest reply.")] = 64,
     batch_sizes: Annotated[str, typer.Option(help="Batch sizes to predict.")] = "1,2,4,8,16,32",
@@ -65,11 +69,16 @@ def memory(
     plot: Annotated[Path, typer.Option(help="Where the plot goes.")] = Path("memory.png"),
 ) -> None:
     """Predict the peak memory of judging a batch, for each batch size, from the model's config alone."""
+
+    def progress(line: str) -> None:
+        typer.echo(line, err=True)
+
+    progress("loading torch and transformers …")
     try:
         from .memory_report import run_memory
     except ImportError as error:
         raise ConfigurationError(f"this needs {error.name}: pip install 'rewardcore[torch,report]'") from error
-    run_memory(model_dir, prompt_tokens, new_tokens, batch_sizes, device_memory, dtype, plot, typer.echo)
+    run_memory(model_dir, prompt_tokens, new_tokens, batch_sizes, device_memory, dtype, plot, typer.echo, progress)
 
 
 def main() -> None:

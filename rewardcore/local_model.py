@@ -16,12 +16,12 @@ from .failures import ConfigurationError
 from .generator import Conversation
 
 
-def model_directory(model_path: str | Path) -> Path:
+def model_directory(model_path: str | Path, name: str = "model_path") -> Path:
     directory = Path(model_path).expanduser()
     if not (directory / "config.json").is_file():
         found = "has no config.json" if directory.is_dir() else "is not a directory"
         raise ConfigurationError(
-            f"model_path={str(model_path)!r} {found}; nothing is downloaded here, so fetch the model first"
+            f"{name}={str(model_path)!r} {found}; nothing is downloaded here, so fetch the model first"
             " (hf download NAME --local-dir DIRECTORY) and pass that directory"
         )
     return directory

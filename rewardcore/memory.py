@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import weakref
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -58,14 +58,22 @@ def predict(
     new_tokens: int,
     dtype: torch.dtype,
     padded: bool = True,
+    tell: Callable[[int], object] = lambda batch_size: None,
 ) -> list[Peak]:
-    """The peak for each batch size. A `padded` batch has prompts of several lengths, and so an attention mask."""
+    """The peak for each batch size, each told before it begins: a large model takes seconds.
+
+    A `padded` batch has prompts of several lengths, and so an attention mask.
+    """
     if getattr(config, "quantization_config", None):
         raise ConfigurationError("the model's weights are quantized, and that is not predicted; measure it on a GPU")
     with FakeTensorMode(), torch.inference_mode():
         try:
             model = AutoModelForCausalLM.from_config(config, dtype=dtype, attn_implementation=_ATTENTION).eval()
-            return [_peak(model, size, prompt_tokens, new_tokens, padded) for size in batch_sizes]
+            peaks = []
+            for size in batch_sizes:
+                tell(size)
+                peaks.append(_peak(model, size, prompt_tokens, new_tokens, padded))
+            return peaks
         except (RuntimeError, NotImplementedError, ValueError, AttributeError) as error:
             raise ConfigurationError(
                 f"a {config.model_type} model cannot be run on fake tensors, so its memory cannot be predicted"

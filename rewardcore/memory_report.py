@@ -34,21 +34,27 @@ def run_memory(
     dtype: str = "auto",
     plot_path: str | Path | None = None,
     echo: Callable[[str], object] = print,
+    progress: Callable[[str], object] = lambda line: None,
 ) -> list[Peak]:
     """Predict, measure where there is a GPU and the weights, print, plot; the predicted peaks are returned."""
-    directory = model_directory(model_dir)
+    directory = model_directory(model_dir, "MODEL_DIR")
     config = load_config(directory)
     sizes = _parse_batch_sizes(batch_sizes)
     capacity = None if device_memory is None else _parse_bytes(device_memory)
     _check_tokens(prompt_tokens, new_tokens, context_length(config))
     data_type = _data_type(dtype, config)
 
-    peaks = predict(config, sizes, prompt_tokens, new_tokens, data_type)
+    def tell(size: int) -> None:
+        progress(f"predicting batch size {size} …")
+
+    progress(f"building a {config.model_type} model of fake tensors …")
+    peaks = predict(config, sizes, prompt_tokens, new_tokens, data_type, tell=tell)
     curve = fit(peaks)
     measured: list[Measured] = []
     if torch.cuda.is_available():
         capacity = capacity or torch.cuda.get_device_properties(0).total_memory
         if any(directory.glob("*.safetensors")):
+            progress("measuring on the GPU …")
             model = AutoModelForCausalLM.from_pretrained(directory, dtype=data_type, local_files_only=True)
             measured = measure(model.to("cuda").eval(), sizes, prompt_tokens, new_tokens)
 
