@@ -105,7 +105,16 @@ class AsyncioCrew(Crew):
             self._engine.close()
             return
         call.cancel_timer = self.loop.call_later(call.deadline - self.clock.now(), self._expire, call).cancel
+        self._make_room(len(call.fresh))
         self._hire()
+
+    def _make_room(self, wanted: int) -> None:
+        """A late flight may go on for the cache's sake, but not in the place of a sample that somebody waits for."""
+        missing = min(wanted, self._engine.limit.current) - (self._engine.limit.current - len(self._workers))
+        if missing > 0:
+            late = [task for task, flight in self._workers.items() if not flight.is_wanted]
+            for task in late[:missing]:
+                task.cancel()
 
     def _hire(self) -> None:
         """Put flights on the wire until the limit is reached or there are none."""

@@ -61,7 +61,7 @@ class ProcessCrew(Crew):
         self._work = threading.Condition()  # guards the engine; notified when there may be something to take
         self._threads: list[threading.Thread] = []
         self._timers: list[threading.Timer] = []
-        self._workers: set[_Worker] = set()
+        self._workers: dict[_Worker, Flight | None] = {}
         self._idle = 0
         self._closing = False
 
@@ -75,12 +75,20 @@ class ProcessCrew(Crew):
             timer.name, timer.daemon, call.cancel_timer = "rewardcore-deadline", True, timer.cancel
             timer.start()
             self._timers = [timer, *(timer for timer in self._timers if timer.is_alive())]
+            self._make_room(len(call.fresh))
             wanted = min(len(call.fresh) - self._idle, self._most - len(self._threads))
             for _ in range(wanted):
                 thread = threading.Thread(target=self._serve, name="rewardcore-worker", daemon=True)
                 self._threads.append(thread)
                 thread.start()
             self._work.notify_all()
+
+    def _make_room(self, wanted: int) -> None:
+        """A late flight may go on for the cache's sake, but not in the place of a sample that somebody waits for."""
+        missing = wanted - self._idle - (self._most - len(self._threads))
+        late = [worker for worker, flight in self._workers.items() if flight is not None and not flight.is_wanted]
+        for worker in late[: max(0, missing)]:
+            worker.interrupt()
 
     def abandon(self, call: Call) -> None:
         with self._work:
@@ -102,7 +110,7 @@ class ProcessCrew(Crew):
             self._engine.close()
             self._work.notify_all()
         for worker in list(self._workers):
-            worker.interrupt()
+            worker.interrupt(for_good=True)
         for thread in (*self._threads, *self._timers):
             thread.join()
         self._settings.close_cache(self._engine.cache)
@@ -110,9 +118,8 @@ class ProcessCrew(Crew):
     def _serve(self) -> None:
         """One thread, one worker process: take, pass on, settle."""
         worker = _Worker(self._arguments)
-        self._workers.add(worker)
         try:
-            while (flight := self._next_flight()) is not None:
+            while (flight := self._next_flight(worker)) is not None:
                 answer = worker.attempt(flight, flight.deadline + LATE_SECONDS - self.clock.now())
                 with self._work:
                     self._engine.settle(flight, answer, self.clock.now())
@@ -120,12 +127,14 @@ class ProcessCrew(Crew):
         finally:
             worker.end()
 
-    def _next_flight(self) -> Flight | None:
+    def _next_flight(self, worker: _Worker) -> Flight | None:
         with self._work:
+            self._workers[worker] = None
             while not self._closing:
                 allowed = self._engine.counters.in_flight < self._engine.limit.current
                 step = self._engine.take(self.clock.now()) if allowed else None
                 if isinstance(step, Flight):
+                    self._workers[worker] = step
                     return step
                 self._idle += 1
                 self._work.wait(step)
@@ -157,9 +166,9 @@ class _Worker:
             return Answer(failure=Failure(f"the worker's answer did not arrive: {type(error).__name__}: {error}"))
         return answer
 
-    def interrupt(self) -> None:
-        """From another thread, for good: the worker's pipe ends, and with it the attempt that waits on it."""
-        self._interrupted = True
+    def interrupt(self, for_good: bool = False) -> None:
+        """From another thread: the worker's pipe ends, and with it the attempt that waits on it."""
+        self._interrupted = self._interrupted or for_good
         if (child := self._child) is not None:
             with contextlib.suppress(ValueError, OSError):
                 child[0].terminate()

@@ -171,6 +171,18 @@ def test_replies_that_come_late_go_to_the_cache_while_the_judge_is_open(
     assert script.requests == 2
 
 
+@pytest.mark.parametrize("mode", CONCURRENT_MODES)
+def test_late_requests_do_not_take_the_places_of_the_next_call(
+    mode: str, open_judge: Opener, server: HostileServer
+) -> None:
+    """Every place is held by a request that never ends and that nobody waits for any more."""
+    stuck, fine = server.script(silent), server.script(ok)
+    with open_judge(mode, deadline=5.0, max_concurrent=2) as judge:
+        assert statuses(judge.judge(stuck.samples(2))) == ["timeout"] * 2
+        stuck.saw(2)
+        assert statuses(judge.judge(fine.samples(3))) == ["ok"] * 3
+
+
 # Submit and wait.
 
 
