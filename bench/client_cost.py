@@ -1,35 +1,31 @@
 """What judging costs the client: CPU per judged sample at saturation, ours and the peers', in alternating rounds.
 
 No latency and 60 at once, cache off, so that the client never waits. CPU time, not wall time, since the machine is
-shared; and ratios within a round, since even CPU time moves with the neighbours' load.
+shared; and ratios within a round, since even CPU time moves with the neighbours' load. Each client runs in a
+process of its own (bench.client_child), and all must get the same texts.
 """
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
-import functools
+import json
 import statistics
-import time
-from collections.abc import Callable, Iterator
+import subprocess
+import sys
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TypeVar
 
-import rewardcore
 from bench.latency import Profile
-from bench.peers import PEERS
+from bench.records import ROOT
 from bench.runner import UnequalWork
-from bench.scenarios import Scenario, samples_of
+from bench.scenarios import Scenario
 from bench.server_process import SimulatedServer
-from rewardcore import Endpoint, Sample
-from rewardcore.clock import SYSTEM_CLOCK
-from rewardcore.request import RequestBuilder
-from rewardcore.rubrics import QUALITY
 
 CONCURRENCY = 60
 SCENARIO = Scenario("client-cost", 2000, "asyncio", "loopback", profile=Profile())
 OURS = "rewardcore"
-T = TypeVar("T")
+#: Requests a round: enough to measure the client, few enough for the slow ones.
+COUNTS = {OURS: 2000, "bare aiohttp": 2000, "openai": 300, "litellm": 150, "gather over httpx": 150}
 
 
 @dataclass(frozen=True)
@@ -48,52 +44,50 @@ class Cost:
         return statistics.median(mine / theirs for mine, theirs in zip(self.rounds, other.rounds, strict=True))
 
 
-def measure(clients: list[str], rounds: int) -> dict[str, Cost]:
-    """Each client in each round, ours first; peers must return the very texts that ours is scored on."""
-    samples = samples_of(SCENARIO)
-    with SimulatedServer(SCENARIO.profile, seed=SCENARIO.seed) as server, _loop() as loop:
-        endpoint = Endpoint(server.base_url, model="judge")
-        builder = RequestBuilder(endpoint, QUALITY)
-        bodies = [builder.build(sample).body for sample in samples]
-        options = {"max_concurrent": CONCURRENCY, "cache": None}
-        spent: dict[str, list[float]] = {client: [] for client in [OURS, *clients]}
-        with rewardcore.open_judge("asyncio", endpoint, **options) as judge:
-            judge.judge([Sample("warm-up", str(place)) for place in range(CONCURRENCY)])
-            verdicts = judge.judge(samples)
-            if not all(verdict.status == "ok" for verdict in verdicts):
-                raise UnequalWork(f"client-cost: {next(v for v in verdicts if v.status != 'ok')}")
-            for client in clients:  # imports and first connections
-                _ask_peer(loop, client, endpoint, bodies[:CONCURRENCY])
-            for _ in range(rounds):
-                spent[OURS].append(_cpu_per_item(lambda: judge.judge(samples), len(samples))[0])
-                for client in clients:
-                    few = bodies[: PEERS[client][1]]
-                    cost, texts = _cpu_per_item(functools.partial(_ask_peer, loop, client, endpoint, few), len(few))
-                    if texts != [verdict.text for verdict in verdicts[: len(few)]]:
-                        raise UnequalWork(f"client-cost: {client} got other replies than {OURS}")
-                    spent[client].append(cost)
-    return {client: Cost(client, tuple(rounds)) for client, rounds in spent.items()}
+class Client:
+    def __init__(self, name: str, process: subprocess.Popen[str]) -> None:
+        self.name = name
+        self.cpu: list[float] = []
+        self.digests: set[str] = set()
+        self._process = process
+        self._answer()
 
+    def round(self) -> None:
+        assert self._process.stdin is not None
+        print(file=self._process.stdin, flush=True)
+        answer = json.loads(self._answer())
+        self.cpu.append(answer["cpu"])
+        self.digests.add(answer["digest"])
 
-def _cpu_per_item(work: Callable[[], T], items: int) -> tuple[float, T]:
-    before = time.process_time()
-    result = work()
-    return (time.process_time() - before) / items, result
+    def _answer(self) -> str:
+        assert self._process.stdout is not None
+        line = self._process.stdout.readline()
+        if not line:
+            raise RuntimeError(f"the client {self.name!r} ended with code {self._process.wait()}; see its errors above")
+        return line
 
 
 @contextlib.contextmanager
-def _loop() -> Iterator[asyncio.AbstractEventLoop]:
-    """The kind of loop that ours runs on, so that uvloop favours nobody; one for all rounds, as a program would have.
-
-    asyncio.Runner would wait for every task at its end, and litellm leaves one that never ends.
-    """
-    loop = SYSTEM_CLOCK.new_event_loop()
-    try:
-        yield loop
-    finally:
-        loop.close()
+def _started(name: str, base_url: str) -> Iterator[Client]:
+    command = [sys.executable, "-m", "bench.client_child", name, base_url, str(COUNTS[name])]
+    process = subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    with process:
+        try:
+            yield Client(name, process)
+        finally:
+            process.kill()
 
 
-def _ask_peer(loop: asyncio.AbstractEventLoop, client: str, endpoint: Endpoint, bodies: list[bytes]) -> list[str]:
-    ask, _ = PEERS[client]
-    return loop.run_until_complete(ask(endpoint, bodies, CONCURRENCY))
+def measure(peers: list[str], rounds: int) -> dict[str, Cost]:
+    """Each client in each round, ours first."""
+    with contextlib.ExitStack() as stack:
+        server = stack.enter_context(SimulatedServer(SCENARIO.profile, seed=SCENARIO.seed))
+        clients = [stack.enter_context(_started(name, server.base_url)) for name in (OURS, *peers)]
+        for _ in range(rounds):
+            for client in clients:
+                client.round()
+    for count in set(COUNTS.values()):
+        alike = [client for client in clients if COUNTS[client.name] == count]
+        if len(set().union(*(client.digests for client in alike))) > 1:
+            raise UnequalWork(f"client-cost: {', '.join(client.name for client in alike)} got different replies")
+    return {client.name: Cost(client.name, tuple(client.cpu)) for client in clients}

@@ -43,7 +43,7 @@ def ask_peer(client: str, base_url: str, n: int) -> None:
     from bench.peers import PEERS
     from rewardcore import Endpoint
 
-    ask, _ = PEERS[client]
+    ask = PEERS[client]
     endpoint = Endpoint(base_url, model="judge")
     loop = asyncio.new_event_loop()
     for stage in ("first batch", "second batch"):

@@ -132,8 +132,9 @@ class Engine:
 
     def take(self, now: float) -> Flight | float | None:
         """The next flight to send; or the seconds until there may be one; or None: nothing is left to send."""
-        for call in [call for call in self._calls if call.deadline <= now]:
-            self.expire(call)
+        for call in self._calls:
+            if call.deadline <= now:
+                return self._expire_overdue(now)
         if now < self._quiet_until and self.breaker.failure is None:
             return self._quiet_until - now if self._calls or self._parked or self._prepared else None
         flight = self._next_parked(now) if self._parked else None
@@ -185,6 +186,11 @@ class Engine:
             before = f"; the last attempt: {flight.failure}" if flight and flight.failure else ""
             self._tell(call, index, Answer(failure=DeadlinePassed(late + before)), flight)
         self._leave(call)
+
+    def _expire_overdue(self, now: float) -> float | None:
+        for call in [call for call in self._calls if call.deadline <= now]:
+            self.expire(call)
+        return 0.0 if self._calls or self._parked else None
 
     def abandon(self, call: Call) -> None:
         """Nobody waits for this call any more; nobody is told."""

@@ -47,6 +47,8 @@ class Limit:
     def succeeded(self, number: int, seconds: float, tokens: int | None = None, quota: int | None = None) -> None:
         """A reply came; `tokens` is how many the judge wrote, `quota` how many requests are left to us."""
         self._replied_since_cut = True
+        if self.current == self.ceiling and quota is None and not self._adapts_to_latency:
+            return  # nearly always, where the limit is fixed
         if quota is not None and quota < self.current:
             self.current = max(1, quota)
         elif self._adapts_to_latency and self._is_slow(seconds / max(1, tokens or 1)):

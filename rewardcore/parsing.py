@@ -13,6 +13,8 @@ from .failures import Unparsed
 _THINKING = re.compile(r"<(think|thinking|reasoning)>.*?(?:</\1>|\Z)", re.DOTALL | re.IGNORECASE)
 _THINKING_END = re.compile(r"</(?:think|thinking|reasoning)>", re.IGNORECASE)
 _NUMBER = re.compile(r"\s*([+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+))\s*(?:/\s*([0-9]+(?:\.[0-9]+)?)\s*)?", re.ASCII)
+#: What nearly every judge writes, read without a pattern.
+_PLAIN = {str(number): float(number) for number in range(101)}
 _TRUTH = {"true": 1.0, "false": 0.0}
 
 
@@ -48,6 +50,8 @@ def last_tag(text: str, tag: str) -> str:
 def parse_scale(text: str, tag: str, low: float, high: float) -> float:
     """The last tag's number on the scale low…high, mapped to 0…1; "7", "7.5" and "7/10" (of `high`) are numbers."""
     inside = last_tag(text, tag)
+    if (plain := _PLAIN.get(inside)) is not None and low <= plain <= high:
+        return (plain - low) / (high - low)
     match = _NUMBER.fullmatch(inside)
     if match is None:
         raise Unparsed(f"<{tag}> holds {inside[:40]!r}, which is not a number")

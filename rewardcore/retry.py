@@ -94,7 +94,8 @@ class RetryBudget:
 
     def sent(self) -> None:
         """A first attempt goes out."""
-        self._tokens = min(self.BURST, self._tokens + self.RATIO)
+        if self._tokens < self.BURST:
+            self._tokens = min(self.BURST, self._tokens + self.RATIO)
 
     def outcome(self, good: bool) -> None:
         self._health += self._MEMORY * ((1.0 if good else 0.0) - self._health)
