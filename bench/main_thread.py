@@ -1,8 +1,8 @@
 """The GPU's thread while a batch is judged beside it: what it loses, and what judging loses to it.
 
-The main thread does steps of fixed work, as a training loop launches kernels. A control does the same steps and judges
-nothing; each pair is one control and one judged run, order flipped from pair to pair, so that the neighbours' load
-cancels out. Loads: `python` holds the GIL in bytecode, `native` releases it in C, `hog` holds it in C for long.
+The main thread does steps of fixed work, as a training loop launches kernels. The control does the same steps and judges
+nothing, half of them before each judged run and half after it, so that a drift of the machine cancels out and shows.
+Loads: `python` holds the GIL in bytecode, `native` releases it in C, `hog` holds it in C for long.
 """
 
 from __future__ import annotations
@@ -20,8 +20,10 @@ from bench.server_process import SimulatedServer
 from rewardcore import AsyncioJudge, Endpoint, Sample
 from rewardcore.stats import percentile
 
-SCENARIO = Scenario("main-thread", 512, "asyncio", "loopback", profile=Profile(latency=0.2))
-BACKGROUNDS = ("thread", "process")
+SCENARIO = Scenario("main-thread", 1024, "asyncio", "loopback", profile=Profile(latency=0.2))
+#: background → pairs: the process is held to a few per cent, which takes more of them.
+BACKGROUNDS = {"thread": 2, "process": 4}
+CONTROL_SECONDS = 0.6
 _BUFFER = bytes(400_000)
 _NUMBERS = list(range(20_000))
 
@@ -46,9 +48,13 @@ LOADS: dict[str, Callable[[], object]] = {"python": _python_step, "native": _nat
 
 @dataclass(frozen=True)
 class Effect:
-    """Medians over pairs. `loss`: share of the steps lost; `p99`: step time, judged over control."""
+    """Medians over pairs. `loss`: share of the speed lost; `noise`: how far the control moved against itself.
+
+    A loss below the noise is none that was seen. `p99`: step time, judged over control.
+    """
 
     loss: float
+    noise: float
     p99: float
     efficiency: float
     submit_seconds: float
@@ -62,15 +68,15 @@ def measure(load: str, background: str, pairs: int) -> Effect:
         options = {"background": background, "cache": None, "max_concurrent": SCENARIO.max_concurrent}
         with rewardcore.open_judge("asyncio", endpoint, **options) as judge:
             judge.judge([Sample("warm-up", str(place)) for place in range(SCENARIO.places)])
-            seen = [_pair(judge, samples, step, judged_first=bool(pair % 2)) for pair in range(pairs)]
+            seen = [_pair(judge, samples, step) for _ in range(pairs)]
     return Effect(*(statistics.median(column) for column in zip(*seen, strict=True)))
 
 
 def _pair(
-    judge: AsyncioJudge, samples: list[Sample], step: Callable[[], object], judged_first: bool
-) -> tuple[float, float, float, float, float]:
+    judge: AsyncioJudge, samples: list[Sample], step: Callable[[], object]
+) -> tuple[float, float, float, float, float, float]:
     seconds = SCENARIO.ideal or 0.0
-    control = None if judged_first else _steps(step, seconds)
+    before = _steps(step, CONTROL_SECONDS)
     started = time.perf_counter()
     pending = judge.submit(samples)
     submitted = time.perf_counter()
@@ -79,10 +85,16 @@ def _pair(
         step()
     finished = time.perf_counter()
     pending.result()
-    control = control or _steps(step, seconds)
-    loss = 1.0 - (len(judged) / sum(judged)) / (len(control) / sum(control))
+    after = _steps(step, CONTROL_SECONDS)
+    control = before + after
+    loss = 1.0 - _rate(judged) / _rate(control)
+    noise = abs(1.0 - _rate(before) / _rate(after))
     p99 = (percentile(sorted(judged), 0.99) or 0.0) / (percentile(sorted(control), 0.99) or 1.0)
-    return loss, p99, seconds / (finished - started), submitted - started, pending.waited
+    return loss, noise, p99, seconds / (finished - started), submitted - started, pending.waited
+
+
+def _rate(durations: list[float]) -> float:
+    return len(durations) / sum(durations)
 
 
 def _steps(step: Callable[[], object], seconds: float) -> list[float]:

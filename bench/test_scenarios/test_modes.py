@@ -29,7 +29,7 @@ def test_mocked_workers(run_benchmark, scenario: Scenario):
 
 @by_id(LOOPBACK)
 def test_loopback(run_benchmark, scenario: Scenario):
-    run_benchmark(scenario, rounds=3 if scenario.mode.startswith("asyncio") else 1)
+    run_benchmark(scenario, rounds=3 if scenario.mode == "asyncio" else 1)
 
 
 def test_real_endpoint(run_benchmark, real_endpoint, real_scenario: Scenario):
