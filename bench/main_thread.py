@@ -1,7 +1,7 @@
 """The GPU's thread while a batch is judged beside it: what it loses, and what judging loses to it.
 
-The main thread does steps of fixed work, as a training loop launches kernels. The control does the same steps and judges
-nothing, half of them before each judged run and half after it, so that a drift of the machine cancels out and shows.
+The main thread does steps of fixed work, as a training loop launches kernels. The control does the same steps and
+judges nothing, half of them before each judged run and half after, so that a drift of the machine cancels and shows.
 Loads: `python` holds the GIL in bytecode, `native` releases it in C, `hog` holds it in C for long.
 """
 
@@ -22,7 +22,7 @@ from rewardcore.stats import percentile
 
 SCENARIO = Scenario("main-thread", 1024, "asyncio", "loopback", profile=Profile(latency=0.2))
 #: background → pairs: the process is held to a few per cent, which takes more of them.
-BACKGROUNDS = {"thread": 2, "process": 4}
+BACKGROUNDS = {"thread": 1, "process": 2}
 CONTROL_SECONDS = 0.6
 _BUFFER = bytes(400_000)
 _NUMBERS = list(range(20_000))

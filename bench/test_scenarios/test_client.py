@@ -18,7 +18,7 @@ FULL_CONCURRENCY = Scenario("efficiency-1024", 1024, "asyncio", "loopback", prof
 
 
 def test_cpu_per_sample_beside_the_peers(once, results):
-    costs = once("client CPU", lambda: client_cost.measure(INSTALLED_PEERS, rounds=5))
+    costs = once("client CPU", lambda: client_cost.measure(INSTALLED_PEERS, rounds=3))
     ours, scenario = costs[client_cost.OURS], client_cost.SCENARIO
     lines, figures = [], [record(scenario, "client CPU", ours.microseconds, "µs/sample", "lower", len(ours.rounds))]
     for name, cost in costs.items():
@@ -42,13 +42,13 @@ def test_efficiency_at_60_at_once(once, results):
 
 def test_cold_start(once, results):
     peers = tuple(name for name in cold_start.PEERS if importlib.util.find_spec(name))
-    costs = once("cold start", lambda: cold_start.measure((*cold_start.CLIENTS, *peers), rounds=2))
+    costs = once("cold start", lambda: cold_start.measure((*cold_start.CLIENTS, *peers), rounds=1))
     lines = [f"{'':20} " + "   ".join(f"{stage:>12}" for stage in cold_start.STAGES)]
     figures = []
     for client, stages in costs.items():
         lines.append(f"{client:20} " + "   ".join(f"{stages[stage] * 1e3:9.0f} ms" for stage in cold_start.STAGES))
         for stage in cold_start.STAGES:
-            figures.append(record(cold_start.SCENARIO, f"{client}: {stage}", stages[stage], "CPU s", "lower", 2))
+            figures.append(record(cold_start.SCENARIO, f"{client}: {stage}", stages[stage], "CPU s", "lower"))
     results.note("cold start, 16 samples, CPU in a new process", lines, figures)
 
 
@@ -58,9 +58,9 @@ def test_main_thread_beside_judging(once, results, load, background):
     pairs = main_thread.BACKGROUNDS[background]
     effect = once("main thread", lambda: main_thread.measure(load, background, pairs))
     line = (
-        f"{load:7} beside a {background:8} loses {effect.loss:6.1%} of its speed (noise {effect.noise:.1%}), p99 step {effect.p99:5.2f} ×; "
-        f"judging at {effect.efficiency:6.1%} of the ideal; submit {effect.submit_seconds * 1e3:.2f} ms; "
-        f"blocked {effect.waited:.3f} s"
+        f"{load:7} beside a {background:8} loses {effect.loss:6.1%} of its speed (noise {effect.noise:.1%}), "
+        f"p99 step {effect.p99:5.2f} ×; judging at {effect.efficiency:6.1%} of the ideal; "
+        f"submit {effect.submit_seconds * 1e3:.2f} ms; blocked {effect.waited:.3f} s"
     )
     figures = [
         record(main_thread.SCENARIO, f"{load} beside {background}: {metric}", value, unit, direction, pairs)
