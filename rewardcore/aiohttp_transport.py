@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import math
 import ssl
+from typing import Any
 
 import aiohttp
 from aiohttp import hdrs
+from multidict import CIMultiDict
 from yarl import URL
 
 from .endpoint import Endpoint
@@ -21,13 +23,29 @@ from .reply import MAX_BODY_BYTES, Body, Reply, ReplyReader
 _CONNECT_SECONDS = 10.0
 
 
+class _Request(aiohttp.ClientRequest):
+    """All requests have the same headers, and the session has just copied them: they are taken as they are.
+
+    An aiohttp that no longer calls these methods is only slower.
+    """
+
+    def update_headers(self, headers: Any) -> None:
+        self.headers = headers
+
+    def update_auto_headers(self, skip_auto_headers: Any) -> None:
+        pass
+
+
 class AiohttpTransport:
     def __init__(self, endpoint: Endpoint) -> None:
         self._endpoint = endpoint
         self._url = URL(endpoint.url)
         self._reader = ReplyReader(endpoint)
+        headers = CIMultiDict({hdrs.HOST: self._url.authority, hdrs.USER_AGENT: "rewardcore"})
+        headers.update(endpoint.request_headers())
         self._session = aiohttp.ClientSession(
-            headers=endpoint.request_headers(),
+            headers=headers,
+            request_class=_Request,
             connector=aiohttp.TCPConnector(limit=0, ttl_dns_cache=300),
             cookie_jar=aiohttp.DummyCookieJar(),
             timeout=aiohttp.ClientTimeout(total=None, sock_connect=_CONNECT_SECONDS),

@@ -18,7 +18,7 @@ FULL_CONCURRENCY = Scenario("efficiency-1024", 1024, "asyncio", "loopback", prof
 
 
 def test_cpu_per_sample_beside_the_peers(once, results):
-    costs = once("client CPU", lambda: client_cost.measure(INSTALLED_PEERS, rounds=3))
+    costs = once("client CPU", lambda: client_cost.measure(INSTALLED_PEERS, rounds=11))
     ours, scenario = costs[client_cost.OURS], client_cost.SCENARIO
     lines, figures = [], [record(scenario, "client CPU", ours.microseconds, "µs/sample", "lower", len(ours.rounds))]
     for name, cost in costs.items():
