@@ -69,6 +69,7 @@ async def test_a_cancelled_ajudge_stops_asking_and_touches_nobody(
         with pytest.raises(asyncio.CancelledError):
             await task
         other = asyncio.ensure_future(judge.ajudge(fine.samples(2)))
+        assert judge.stats.requests >= 2  # answered only after the cancellation has reached whoever judges
         script.release()
         assert [verdict.status for verdict in await other] == ["ok", "ok"]
     assert script.requests == 2
