@@ -9,12 +9,14 @@ from __future__ import annotations
 
 import hashlib
 import statistics
+import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
 import rewardcore
 from bench.latency import Profile
+from bench.runner import UnequalWork
 from bench.scenarios import Scenario, samples_of
 from bench.server_process import SimulatedServer
 from rewardcore import AsyncioJudge, Endpoint, Sample
@@ -58,7 +60,7 @@ class Effect:
     p99: float
     efficiency: float
     submit_seconds: float
-    waited: float
+    blocked: float
 
 
 def measure(load: str, background: str, pairs: int) -> Effect:
@@ -80,17 +82,25 @@ def _pair(
     started = time.perf_counter()
     pending = judge.submit(samples)
     submitted = time.perf_counter()
+    finished: list[float] = []
+    # A watcher sees the end as it comes; the main thread would look only after its step.
+    watcher = threading.Thread(target=lambda: (pending.result(), finished.append(time.perf_counter())))
+    watcher.start()
     judged = _steps(step, seconds)
     while not pending.done():  # only the steps beside judging count; these let it finish
         step()
-    finished = time.perf_counter()
-    pending.result()
+    blocked = time.perf_counter()
+    verdicts = pending.result()
+    blocked = time.perf_counter() - blocked
+    watcher.join()
+    if any(verdict.status != "ok" for verdict in verdicts):
+        raise UnequalWork("main-thread: not every sample was judged")
     after = _steps(step, CONTROL_SECONDS)
     control = before + after
     loss = 1.0 - _rate(judged) / _rate(control)
     noise = abs(1.0 - _rate(before) / _rate(after))
     p99 = (percentile(sorted(judged), 0.99) or 0.0) / (percentile(sorted(control), 0.99) or 1.0)
-    return loss, noise, p99, seconds / (finished - started), submitted - started, pending.waited
+    return loss, noise, p99, seconds / (finished[0] - started), submitted - started, blocked
 
 
 def _rate(durations: list[float]) -> float:

@@ -60,7 +60,7 @@ def test_main_thread_beside_judging(once, results, load, background):
     line = (
         f"{load:7} beside a {background:8} loses {effect.loss:6.1%} of its speed (noise {effect.noise:.1%}), "
         f"p99 step {effect.p99:5.2f} ×; judging at {effect.efficiency:6.1%} of the ideal; "
-        f"submit {effect.submit_seconds * 1e3:.2f} ms; blocked {effect.waited:.3f} s"
+        f"submit {effect.submit_seconds * 1e3:.2f} ms; blocked {effect.blocked:.3f} s"
     )
     figures = [
         record(main_thread.SCENARIO, f"{load} beside {background}: {metric}", value, unit, direction, pairs)
