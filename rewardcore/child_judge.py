@@ -31,6 +31,8 @@ from .verdict import Verdict
 log = logging.getLogger("rewardcore")
 
 _GATHER_SECONDS = 0.002
+#: Verdicts a message. One large message at the end would wait for the parent's GIL at every piece that a pipe can hold.
+_PACK = 64
 
 
 class ChildCrew(Crew):
@@ -206,12 +208,14 @@ def _judge_in_child(connection: Connection, settings: Settings, transport: Trans
 
         def tell(index: int, verdict: Verdict) -> None:
             verdicts.append((index, *_values(verdict)))
-            if stream is not None and len(verdicts) == 1:
+            if stream is None and len(verdicts) >= _PACK:
+                flush()
+            elif stream is not None and len(verdicts) == 1:
                 crew.loop.call_later(_GATHER_SECONDS, flush)
 
         def finished() -> None:
             calls.pop(number, None)
-            if stream is None:
+            if stream is None and verdicts:
                 flush()
 
         samples = [(index, Sample(*fields)) for index, *fields in rows]
