@@ -134,7 +134,7 @@ def _grid() -> list[Scenario]:
 _CROWDED = Profile(latency=2.0, concurrency_limit=80, retry_after=1.0)
 _DOCUMENT = Profile(latency=0.7)
 
-_SOURCES = [
+SOURCES = [
     Scenario("naive-1024", 1024, "sync", "respx"),
     Scenario("async-1024", 1024, "asyncio-httpx", "respx"),
     Scenario("async-1024-cached", 1024, "asyncio-httpx", "respx", distinct=256, cache=True),
@@ -165,5 +165,4 @@ SELF = [
     for n in SIZES
     for batch_size in BATCH_SIZES
 ]
-REGISTRY: dict[str, Scenario] = {scenario.id: scenario for scenario in [*GRID, *SELF, *_SOURCES, *SWEEP]}
-SOURCES = [scenario.id for scenario in _SOURCES]
+REGISTRY: dict[str, Scenario] = {scenario.id: scenario for scenario in [*GRID, *SELF, *SOURCES, *SWEEP]}

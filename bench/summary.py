@@ -70,7 +70,7 @@ def render(results: Results) -> Iterator[str]:
         for run in sweep
     ]
     yield from _table("1024 × 2 s, 429 above 80 at once", ("at once", "makespan", "requests", "retries", "peak"), rows)
-    waits = [results.runs[id] for id in SOURCES if id.startswith("gpu-wait") and id in results.runs]
+    waits = [results.runs[source.id] for source in SOURCES if source.compute and source.id in results.runs]
     yield from _table(
         "GPU wait: 100 × 0.7 s judged while the caller computes for 80 s",
         ("mode", "blocked", "there"),

@@ -16,11 +16,9 @@ from aiohttp import hdrs
 from multidict import CIMultiDict
 from yarl import URL
 
-from .endpoint import Endpoint
+from .endpoint import CONNECT_SECONDS, Endpoint
 from .failures import BrokenReply, ConnectionFailed, Disconnected, Failure, TlsFailed
 from .reply import MAX_BODY_BYTES, Body, Reply, ReplyReader
-
-_CONNECT_SECONDS = 10.0
 
 
 class _Request(aiohttp.ClientRequest):
@@ -48,7 +46,7 @@ class AiohttpTransport:
             request_class=_Request,
             connector=aiohttp.TCPConnector(limit=0, ttl_dns_cache=300),
             cookie_jar=aiohttp.DummyCookieJar(),
-            timeout=aiohttp.ClientTimeout(total=None, sock_connect=_CONNECT_SECONDS),
+            timeout=aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_SECONDS),
             auto_decompress=False,
             trust_env=False,
         )

@@ -134,7 +134,8 @@ class Engine:
         """The next flight to send; or the seconds until there may be one; or None: nothing is left to send."""
         for call in self._calls:
             if call.deadline <= now:
-                return self._expire_overdue(now)
+                self._expire_overdue(now)
+                break
         if now < self._quiet_until and self.breaker.failure is None:
             return self._quiet_until - now if self._calls or self._parked or self._prepared else None
         flight = self._next_parked(now) if self._parked else None
@@ -187,10 +188,9 @@ class Engine:
             self._tell(call, index, Answer(failure=DeadlinePassed(late + before)), flight)
         self._leave(call)
 
-    def _expire_overdue(self, now: float) -> float | None:
+    def _expire_overdue(self, now: float) -> None:
         for call in [call for call in self._calls if call.deadline <= now]:
             self.expire(call)
-        return 0.0 if self._calls or self._parked else None
 
     def abandon(self, call: Call) -> None:
         """Nobody waits for this call any more; nobody is told."""

@@ -13,11 +13,9 @@ import httpcore
 import httpx
 
 from .clock import Clock
-from .endpoint import Endpoint
+from .endpoint import CONNECT_SECONDS, Endpoint
 from .failures import BrokenReply, ConnectionFailed, DeadlinePassed, Disconnected, Failure, TlsFailed
 from .reply import Body, Reply, ReplyReader
-
-CONNECT_SECONDS = 10.0
 
 
 class HttpxTransport:

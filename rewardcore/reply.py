@@ -63,7 +63,7 @@ class Answer(NamedTuple):
         return self.reply or (self.failure.reply if self.failure is not None else None)
 
     def verdict(self, cached: bool = False, attempts: int = 0, latency: float = 0.0) -> Verdict:
-        text, usage, _ = self.reply or self.said or _NOTHING_SAID
+        text, usage, _ = self.said or _NOTHING_SAID
         if (failure := self.failure) is None:
             return Verdict("ok", self.score, text, None, cached, attempts, latency, usage)
         error = f"{failure.kind}: {failure}"

@@ -45,7 +45,7 @@ class RequestBuilder:
         except Failure:
             raise
         except Exception as error:
-            raise RubricFailed(f"the rubric could not write this sample's messages: {_named(error)}") from error
+            raise unwritten(error) from error
         digest = self._hash_of_first.copy()
         digest.update(body)
         digest.update(b"}")
@@ -65,5 +65,6 @@ class RequestBuilder:
         return b'%s%d,"request":%s}' % (self._prefix, repeat, body)
 
 
-def _named(error: Exception) -> str:
-    return f"{type(error).__name__}: {error}"
+def unwritten(error: Exception) -> RubricFailed:
+    """What becomes of a sample whose rubric raised, over HTTP and in the self mode alike."""
+    return RubricFailed(f"the rubric could not write this sample's messages: {type(error).__name__}: {error}")

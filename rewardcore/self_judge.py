@@ -19,6 +19,7 @@ from .generation import BatchedGeneration, BatchSize, Outcome
 from .generator import Conversation, Generator
 from .judge import Judge
 from .reply import Answer, Reply, grade
+from .request import unwritten
 from .rubrics import QUALITY, Rubric
 from .sample import Sample
 from .settings import check_rubric
@@ -92,8 +93,7 @@ class SelfCrew(Crew):
         try:
             return self._rubric.messages(sample)
         except Exception as error:
-            reason = f"{type(error).__name__}: {error}"
-            raise RubricFailed(f"the rubric could not write this sample's messages: {reason}") from error
+            raise unwritten(error) from error
 
     def _read(self, outcome: Outcome) -> Answer:
         if isinstance(outcome.answer, Failure):

@@ -5,6 +5,7 @@ This folder has no __init__.py: asv, which imports every module of the package `
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -86,16 +87,13 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 @pytest.fixture
 def run_benchmark(benchmark: Any, results: Results) -> Callable[..., Run]:
-    """Time a scenario with pytest-benchmark, on its own stage, and keep its last run and its records."""
+    """Time a scenario with pytest-benchmark, on its own stage, and keep its best run and its records."""
 
     def timed(scenario: Scenario, *, rounds: int = 1, stage: Stage | None = None) -> Run:
         benchmark.group = scenario.group
         runs: list[Run] = []
-        judge = measurable(lambda: runs.append(run(scenario, stage)))  # type: ignore[arg-type]
-        if stage is None:
-            with stage_for(scenario) as stage:
-                benchmark.pedantic(judge, rounds=rounds)
-        else:
+        with stage_for(scenario) if stage is None else contextlib.nullcontext(stage) as ready:
+            judge = measurable(lambda: runs.append(run(scenario, ready)))
             benchmark.pedantic(judge, rounds=rounds)
         best = min(runs, key=lambda each: each.seconds or 0.0)
         results.add(best)

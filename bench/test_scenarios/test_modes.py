@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from bench.runner import VIRTUAL_CLOCK, Stage
-from bench.scenarios import GRID, REGISTRY, SOURCES, SWEEP, Scenario
+from bench.scenarios import GRID, SOURCES, SWEEP, Scenario
 
-VIRTUAL = [s for s in [*GRID, *map(REGISTRY.get, SOURCES), *SWEEP] if s.backend == "respx" and s.mode != "process"]
+VIRTUAL = [s for s in [*GRID, *SOURCES, *SWEEP] if s.backend == "respx" and s.mode != "process"]
 MOCKED_WORKERS = [s for s in GRID if s.backend == "respx" and s.mode == "process"]
 LOOPBACK = [s for s in GRID if s.backend == "loopback"]
 

@@ -379,6 +379,15 @@ def test_a_call_whose_deadline_passed_before_anyone_looked_is_not_sent(desk):
     assert [verdict.status for verdict in call.told.values()] == ["timeout", "timeout"]
 
 
+def test_an_overdue_call_does_not_hold_up_what_another_has_prepared(desk):
+    """The other call's samples were looked at ahead of time, so only prepared flights are left of it."""
+    desk.call("b1", "b2", "b3", deadline=100.0)
+    assert asked(desk.flight()) == "b1"
+    desk.call("a", deadline=1.0)
+    desk.now = 2.0
+    assert [asked(flight) for flight in desk.flights()] == ["b2", "b3"]
+
+
 def test_the_calls_of_a_stream_number_their_repeats_together_and_share_the_breaker(desk):
     stream = Stream()
     first = desk.call("a", stream=stream)
