@@ -20,7 +20,7 @@ from bench.peers import PEERS
 from bench.scenarios import samples_of
 from rewardcore import Endpoint, Sample
 from rewardcore.clock import SYSTEM_CLOCK
-from rewardcore.request import RequestBuilder
+from rewardcore.http.request import RequestBuilder
 from rewardcore.rubrics import QUALITY
 
 

@@ -22,7 +22,7 @@ from bench.server_process import SimulatedServer, refuse_if_saturated
 from bench.virtual import VirtualClock, mount_judge
 from rewardcore import Endpoint, Judge, Sample, Verdict
 from rewardcore.clock import SYSTEM_CLOCK, Clock
-from rewardcore.generator import Generator
+from rewardcore.local.generator import Generator
 
 VIRTUAL_URL = "http://judge.test/v1"
 VIRTUAL_CLOCK = VirtualClock()

@@ -21,11 +21,11 @@ from bench.records import DIRECTORY
 from bench.runner import Stage
 from bench.scenarios import BATCH_SIZES, REGISTRY, Scenario, samples_of
 from fixtures.tiny_judge import make_tiny_judge
-from rewardcore.batching import form_batches, padding_waste
-from rewardcore.memory import Curve, Peak, fit, predict
-from rewardcore.memory_measured import Measured, measure
+from rewardcore.local.batching import form_batches, padding_waste
+from rewardcore.local.torch_generator import TorchGenerator
+from rewardcore.memory.measured import Measured, measure
+from rewardcore.memory.predicted import Curve, Peak, fit, predict
 from rewardcore.rubrics import TemplateRubric
-from rewardcore.torch_generator import TorchGenerator
 
 NEW_TOKENS = 64
 #: Short, since the tiny model reads little: what is measured is batching, not the judge's manners.

@@ -76,6 +76,23 @@ class VirtualClock:
         finally:
             self._end(party)
 
+    def event(self) -> VirtualEvent:
+        return VirtualEvent(self)
+
+    def carry(self, work: Callable[[], Result]) -> Callable[[], Result]:
+        """Work that another thread will do: time stands still from here until it is done, except while it waits."""
+        party = Party()
+        self._begin(party)
+
+        def carried() -> Result:
+            try:
+                with self._in_this_thread(party):
+                    return work()
+            finally:
+                self._end(party)
+
+        return carried
+
     def new_event_loop(self) -> asyncio.AbstractEventLoop:
         return VirtualLoop(self)
 
@@ -137,6 +154,42 @@ class VirtualClock:
                     self._resume(party)
                     if party is not caller:
                         wake()
+
+
+class VirtualEvent:
+    """threading.Event on a VirtualClock: whoever waits is not busy, and is so again from the moment it is set."""
+
+    def __init__(self, clock: VirtualClock) -> None:
+        self._clock = clock
+        self._is_set = False
+        self._waiting: dict[Party, threading.Event] = {}
+
+    def set(self) -> None:
+        with self._clock._lock:
+            self._is_set = True
+            for party, woken in self._waiting.items():
+                self._clock._resume(party)
+                woken.set()
+            self._waiting.clear()
+
+    def clear(self) -> None:
+        self._is_set = False
+
+    def wait(self, timeout: float | None = None) -> bool:
+        clock, woken = self._clock, threading.Event()
+        with clock._lock:
+            if self._is_set:
+                return True
+            # A plain thread counts from when it is woken until it waits again or says that it holds the clock.
+            party: Party = getattr(clock._thread, "party", None) or Party()
+            self._waiting[party] = woken
+            if clock._wait(party, timeout, woken.set):
+                self._waiting.pop(party, None)
+                return self._is_set
+        woken.wait()
+        with clock._lock:
+            self._waiting.pop(party, None)
+            return self._is_set
 
 
 class VirtualSelector(selectors.DefaultSelector):

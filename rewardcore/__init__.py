@@ -10,10 +10,10 @@ import logging
 import typing
 
 from . import rubrics
-from .cache import MemoryCache, SqliteCache
-from .crew import Pending
-from .endpoint import Endpoint
+from .calls import Pending
 from .failures import CacheError, ConfigurationError, Failure, RewardcoreError, Unparsed
+from .http.cache import MemoryCache, SqliteCache
+from .http.endpoint import Endpoint
 from .judge import AsyncioJudge, Judge, open_judge
 from .sample import Sample
 from .stats import Stats
@@ -54,7 +54,7 @@ _GENERATORS = {
 def __getattr__(name: str) -> typing.Any:
     if name not in _GENERATORS:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(importlib.import_module(f".{_GENERATORS[name]}", __name__), name)
+    return getattr(importlib.import_module(f".local.{_GENERATORS[name]}", __name__), name)
 
 
 def __dir__() -> list[str]:

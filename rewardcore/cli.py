@@ -14,8 +14,8 @@ try:
 except ImportError:
     sys.exit("the command line needs typer: pip install 'rewardcore[cli]'")
 
-from .cache import SqliteCache
 from .failures import ConfigurationError
+from .http.cache import SqliteCache
 
 app = typer.Typer(no_args_is_help=True, pretty_exceptions_enable=False, help="LLM-as-judge rewards for RL training.")
 cache_app = typer.Typer(no_args_is_help=True, help="Look into a cache of judge replies.")
@@ -75,7 +75,7 @@ def memory(
 
     progress("loading torch and transformers …")
     try:
-        from .memory_report import run_memory
+        from .memory.report import run_memory
     except ImportError as error:
         raise ConfigurationError(f"this needs {error.name}: pip install 'rewardcore[torch,report]'") from error
     run_memory(model_dir, prompt_tokens, new_tokens, batch_sizes, device_memory, dtype, plot, typer.echo, progress)

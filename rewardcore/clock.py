@@ -6,7 +6,20 @@ A virtual clock is this class with time that jumps; its event loop's `time()` mu
 from __future__ import annotations
 
 import asyncio
+import threading
 import time
+from collections.abc import Callable
+from typing import Protocol
+
+
+class Event(Protocol):
+    """What a thread waits for, for so long at most; None is for ever."""
+
+    def set(self) -> None: ...
+
+    def clear(self) -> None: ...
+
+    def wait(self, timeout: float | None = None) -> bool: ...
 
 
 class Clock:
@@ -17,6 +30,13 @@ class Clock:
 
     def sleep(self, seconds: float) -> None:
         time.sleep(seconds)
+
+    def event(self) -> Event:
+        return threading.Event()
+
+    def carry(self, work: Callable[[], object]) -> Callable[[], object]:
+        """The work as another thread will do it; time that jumps must not jump over it."""
+        return work
 
     def new_event_loop(self) -> asyncio.AbstractEventLoop:
         try:

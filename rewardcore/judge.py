@@ -1,7 +1,7 @@
 """Judges: what turns samples into verdicts, with one contract for every mode.
 
-`open_judge` checks every argument before anything starts. A judge itself is a thin shell: it hands calls to a crew,
-which says how requests are driven (a file per mode), and it survives a fork by hiring a new crew in the child.
+`open_judge` checks every argument before anything starts. A judge itself is a thin shell: it hands calls to a driver,
+which says how requests are driven, and it survives a fork by hiring a new driver in the child.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import atexit
 import contextlib
 import importlib
 import os
+import sys
 import threading
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator
@@ -18,33 +19,30 @@ from dataclasses import replace
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Literal, Self, overload
 
-from .crew import Batch, Crew, Pending
-from .endpoint import Endpoint
-from .engine import Call, Stream
+from .calls import Batch, Call, Driver, Pending, Run, check_may_wait
 from .failures import ConfigurationError, RewardcoreError
 from .sample import Sample
 from .stats import Stats
 from .verdict import Verdict
 
 if TYPE_CHECKING:
-    from .generator import Generator
+    from .http.endpoint import Endpoint
+    from .local.generator import Generator
 
 
 class Judge:
     """The contract of every mode: `judge`, `submit`, `stats`, `close`; a context manager; usable from any thread."""
 
-    def __init__(self, name: str, hire: Callable[[], Crew], deadline: float) -> None:
+    def __init__(self, name: str, hire: Callable[[], Driver], deadline: float) -> None:
         self._name = name
         self._hire = hire
         self._deadline_seconds = deadline
         self._closed = False
         self._seconds_blocked = 0.0
         self._hiring = threading.Lock()
-        self._crew = hire()
+        self._driver = hire()
         _open_judges.add(self)
-        # Last in, first out: whatever the crew has imported must not end its child processes before it does.
-        atexit.unregister(_close_all)
-        atexit.register(_close_all)
+        _close_at_exit()
 
     def judge(self, samples: Iterable[Sample]) -> list[Verdict]:
         """One verdict per sample, in input order."""
@@ -52,27 +50,28 @@ class Judge:
 
     def submit(self, samples: Iterable[Sample]) -> Pending:
         """Return at once; collect with `result()`. The sync mode only begins to work there."""
-        crew = self._here()
+        driver = self._here()
         batch = Batch(list(_numbered(samples)), self._deadline())
         if not batch.future.done():
-            crew.begin(batch.call)
-        return Pending(batch, crew, self._add_blocked)
+            driver.begin(batch.call)
+        return Pending(batch, driver, self._add_blocked)
 
     @property
     def stats(self) -> Stats:
         """A snapshot of what this judge has done in this process."""
-        crew = self._crew
-        figures = crew.stats() if crew.pid == os.getpid() else Stats()
+        driver = self._driver
+        figures = driver.stats() if driver.pid == os.getpid() else Stats()
         return replace(figures, blocked=self._seconds_blocked)
 
     def close(self) -> None:
         """Give every waiting sample its verdict, put the cache on disk, leave nothing running. Twice is fine."""
         if self._closed:
             return
+        check_may_wait()
         self._closed = True
         _open_judges.discard(self)
-        if self._crew.pid == os.getpid():
-            self._crew.close()
+        if self._driver.pid == os.getpid():
+            self._driver.close()
 
     def __enter__(self) -> Self:
         return self
@@ -84,26 +83,27 @@ class Judge:
         return f"<{type(self).__name__} {self._name}>"
 
     def _deadline(self) -> float:
-        return self._crew.clock.now() + self._deadline_seconds
+        return self._driver.clock.now() + self._deadline_seconds
 
     def _add_blocked(self, seconds: float) -> None:
         self._seconds_blocked += seconds
 
-    def _here(self) -> Crew:
-        """This process's crew; after a fork, a new one."""
+    def _here(self) -> Driver:
+        """This process's driver; after a fork, a new one."""
         if self._closed:
             raise RewardcoreError("this judge is closed; open another")
-        if self._crew.pid != os.getpid():
+        if self._driver.pid != os.getpid():
             with self._hiring:
-                if self._crew.pid != os.getpid():
-                    self._crew = self._hire()
-        return self._crew
+                if self._driver.pid != os.getpid():
+                    self._driver = self._hire()
+                    _close_at_exit()
+        return self._driver
 
 
 class AsyncioJudge(Judge):
     """The asyncio mode; its methods work in any running loop, since the judge's own loop runs elsewhere."""
 
-    def __init__(self, name: str, hire: Callable[[], Crew], deadline: float, chunk_size: int) -> None:
+    def __init__(self, name: str, hire: Callable[[], Driver], deadline: float, chunk_size: int) -> None:
         super().__init__(name, hire, deadline)
         self._chunk_size = chunk_size
 
@@ -115,10 +115,10 @@ class AsyncioJudge(Judge):
 
         Samples are taken a few rounds ahead of the consumer; each has the whole deadline from when it was taken.
         """
-        crew, mailbox = self._here(), _Mailbox()
+        driver, mailbox = self._here(), _Mailbox()
         chunk_size = self._chunk_size
         window = 4 * chunk_size
-        source, stream = _numbered(samples), Stream()
+        source, run = _numbered(samples), Run()
         calls: deque[Call] = deque()
         outstanding, exhausted = 0, False
         try:
@@ -128,7 +128,7 @@ class AsyncioJudge(Judge):
                     exhausted = len(chunk) < chunk_size
                     if chunk:
                         outstanding += len(chunk)
-                        call = Call(chunk, self._deadline(), mailbox.put, _nothing, stream)
+                        call = Call(chunk, self._deadline(), mailbox.put, _nothing, run)
                         calls.append(call)
                         self._here().begin(call)
                 if not outstanding:
@@ -140,7 +140,7 @@ class AsyncioJudge(Judge):
                     calls.popleft()
         finally:
             for call in calls:
-                crew.abandon(call)
+                driver.abandon(call)
 
 
 class _Mailbox:
@@ -183,7 +183,7 @@ def _numbered(samples: Iterable[Sample]) -> Iterator[tuple[int, Sample]]:
 
 
 _open_judges: set[Judge] = set()
-_inherited: list[Crew] = []
+_inherited: list[Driver] = []
 
 
 def _close_all() -> None:
@@ -192,24 +192,35 @@ def _close_all() -> None:
         judge.close()
 
 
-def _keep_the_parents_crews() -> None:
-    """After a fork: the crews are the parent's, their sockets in use. Kept here, nothing finalises them."""
-    for judge in _open_judges:
+def _close_at_exit() -> None:
+    # Last in, first out: whatever a driver has imported must not end its child processes before it does.
+    atexit.unregister(_close_all)
+    atexit.register(_close_all)
+    multiprocessing = sys.modules.get("multiprocessing")
+    if multiprocessing is not None and multiprocessing.parent_process() is not None:
+        from multiprocessing import util  # its children leave without the interpreter's own farewell
+
+        util.Finalize(None, _close_all, exitpriority=100)
+
+
+def _keep_the_parents_drivers() -> None:
+    """After a fork: the drivers are the parent's, their sockets in use. Kept here, nothing finalises them."""
+    for judge in list(_open_judges):
         judge._hiring = threading.Lock()
-        _inherited.append(judge._crew)
+        _inherited.append(judge._driver)
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_keep_the_parents_crews)
+    os.register_at_fork(after_in_child=_keep_the_parents_drivers)
 
 
-#: mode → the module that opens it, and the options it takes.
+#: mode → the module and its function that opens it, and the options it takes.
 _HTTP_OPTIONS = ("rubric", "max_concurrent", "cache", "deadline", "clock")
-_MODES: dict[str, tuple[str, tuple[str, ...]]] = {
-    "sync": ("sync_judge", _HTTP_OPTIONS),
-    "process": ("process_judge", (*_HTTP_OPTIONS, "workers", "worker_setup")),
-    "asyncio": ("asyncio_judge", (*_HTTP_OPTIONS, "transport", "background")),
-    "self": ("self_judge", ("rubric", "batch_size")),
+_MODES: dict[str, tuple[str, str, tuple[str, ...]]] = {
+    "sync": (".http.modes", "open_sync", _HTTP_OPTIONS),
+    "process": (".http.modes", "open_process", (*_HTTP_OPTIONS, "workers", "worker_setup")),
+    "asyncio": (".http.modes", "open_asyncio", (*_HTTP_OPTIONS, "transport", "background")),
+    "self": (".local.self_judge", "open_self", ("rubric", "batch_size")),
 }
 
 
@@ -235,11 +246,12 @@ def open_judge(mode: str, endpoint: Any, **options: Any) -> Judge:
     - process: `workers`, how many processes at most, and `worker_setup`, called in each before it works.
     - self: a generator in place of the endpoint, and `rubric` and `batch_size`.
     """
+    check_may_wait()
     if mode not in _MODES:
         raise ConfigurationError(f"mode must be one of {', '.join(map(repr, _MODES))}, not {mode!r}")
-    module_name, known = _MODES[mode]
+    module_name, function, known = _MODES[mode]
     for name in options:
         if name not in known:
             raise ConfigurationError(f"{name} is no option of mode {mode!r}; it takes {', '.join(known)}")
-    opener: Callable[..., Judge] = importlib.import_module(f".{module_name}", __package__).open
+    opener: Callable[..., Judge] = getattr(importlib.import_module(module_name, __package__), function)
     return opener(endpoint, **options)

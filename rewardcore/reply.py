@@ -1,45 +1,12 @@
-"""From the bytes of an HTTP answer to a reply or a typed failure: the one reader behind every mode, without IO.
-
-A transport hands over status, headers and a body; `Body` caps what it gathers, after decompression, so that no
-endpoint can fill the memory. Nothing here decides about retries.
-"""
+"""A reply is what the judge said; an answer is what one attempt came to. Whoever asked it, and wherever."""
 
 from __future__ import annotations
 
-import json
-import re
-import zlib
-from collections.abc import Mapping
-from typing import Any, NamedTuple
+from collections.abc import Callable
+from typing import NamedTuple
 
-import orjson
-
-from .endpoint import Endpoint
-from .failures import (
-    BrokenReply,
-    Denied,
-    Failure,
-    QuotaExhausted,
-    RateLimited,
-    Refused,
-    Rejected,
-    ReplyTooLarge,
-    RubricFailed,
-    StatusFailure,
-    Transient,
-    Truncated,
-    UnexpectedReply,
-    Unparsed,
-)
-from .retry import parse_retry_after
-from .rubrics import Rubric
+from .failures import Failure
 from .verdict import Verdict
-
-MAX_BODY_BYTES = 8 * 1024 * 1024
-_QUOTA = re.compile(r"[0-9]{1,15}")
-_TRANSIENT = frozenset({408, 409, 425, 429})
-#: JSON keeps the last of two equal keys, so a reply could say two things; these decide a verdict.
-_DECISIVE_KEYS = (b'"choices"', b'"message"', b'"content"', b'"refusal"', b'"finish_reason"')
 
 
 class Reply(NamedTuple):
@@ -62,200 +29,15 @@ class Answer(NamedTuple):
         """Whatever the judge said, also where it is no whole reply."""
         return self.reply or (self.failure.reply if self.failure is not None else None)
 
-    def verdict(self, cached: bool = False, attempts: int = 0, latency: float = 0.0) -> Verdict:
+    def verdict(
+        self, cached: bool = False, attempts: int = 0, latency: float = 0.0, mask: Callable[[str], str] = str
+    ) -> Verdict:
+        """`mask` hides what no message may show."""
         text, usage, _ = self.said or _NOTHING_SAID
         if (failure := self.failure) is None:
             return Verdict("ok", self.score, text, None, cached, attempts, latency, usage)
-        error = f"{failure.kind}: {failure}"
+        error = mask(f"{failure.kind}: {failure}")
         return Verdict(failure.status, None, text, error, cached, attempts, latency, usage)
 
 
 _NOTHING_SAID = Reply("")
-
-
-def grade(rubric: Rubric, reply: Reply) -> Answer:
-    """Read the score out of a reply; a rubric that raises or returns no finite number fails this sample alone."""
-    try:
-        score = rubric.parse(reply.text)
-        if type(score) is not float:
-            score = float(score)
-    except Failure as failure:
-        return Answer(reply, failure=failure)
-    except Exception as error:
-        return Answer(reply, failure=RubricFailed(f"the rubric's parse raised {type(error).__name__}: {error}"))
-    if score - score != 0.0:  # NaN and the infinities
-        return Answer(reply, failure=Unparsed(f"the rubric's parse returned {score}, which is no finite number"))
-    return Answer(reply, score)
-
-
-class Body:
-    """Gathers a body up to the cap, undoing its content encoding as it arrives."""
-
-    def __init__(self, encoding: str = "") -> None:
-        encoding = encoding.strip().lower()
-        if encoding in ("", "identity"):
-            self._decoder = None
-        elif encoding in ("gzip", "x-gzip", "deflate"):
-            self._decoder = zlib.decompressobj(zlib.MAX_WBITS | 32)
-        else:
-            raise UnexpectedReply(f"the reply came as {encoding!r} though identity was asked for")
-        self._gathered = bytearray()
-
-    def feed(self, chunk: bytes) -> None:
-        if self._decoder is not None:
-            if self._decoder.eof:  # zlib would keep whatever follows, without end
-                raise BrokenReply("the compressed reply goes on after its end")
-            try:
-                chunk = self._decoder.decompress(chunk, MAX_BODY_BYTES + 1 - len(self._gathered))
-            except zlib.error as error:
-                raise BrokenReply(f"the compressed reply does not decompress: {error}") from error
-        if len(self._gathered) + len(chunk) > MAX_BODY_BYTES:
-            raise ReplyTooLarge(f"the reply is larger than {MAX_BODY_BYTES // 2**20} MiB and was cut off")
-        self._gathered += chunk
-
-    def finish(self) -> bytes:
-        if self._decoder is not None and not self._decoder.eof:
-            raise BrokenReply("the compressed reply ended early")
-        return bytes(self._gathered)
-
-
-class ReplyReader:
-    """Reads one endpoint's answers; it knows the endpoint only to word its errors, and hides its secrets in them."""
-
-    def __init__(self, endpoint: Endpoint) -> None:
-        self._endpoint = endpoint
-        key = endpoint.api_key()
-        self._has_key = key is not None
-        words = [word for value in (endpoint.headers or {}).values() for word in value.split()]  # not only "Bearer …"
-        secrets = {secret for secret in (key or "", *words) if len(secret) >= 6}
-        self._secrets = sorted(secrets, key=len, reverse=True)  # none may leave the tail of a longer one behind
-        choices = endpoint.parameters().get("n", 1)
-        self._choices = choices if isinstance(choices, int) else 1
-
-    def read(self, status: int, headers: Mapping[str, str], body: bytes) -> Reply:
-        """The reply, or a Failure raised."""
-        if status != 200:
-            raise self._status_failure(status, headers, body)
-        document = self._decode(body)
-        choice = self._choice(document)
-        message = choice.get("message")
-        if not isinstance(message, dict):
-            raise UnexpectedReply("the reply's choice has no message")
-        content = message.get("content")
-        reply = Reply(content if isinstance(content, str) else "", _usage(document.get("usage")), _quota(headers))
-        failure = self._message_failure(message, choice.get("finish_reason"))
-        if failure is not None:
-            failure.reply = reply
-            raise failure
-        return reply
-
-    def _message_failure(self, message: dict[str, Any], finish_reason: object) -> Failure | None:
-        content = message.get("content")
-        if message.get("refusal") or finish_reason == "content_filter":
-            return Refused(f"the judge refused: {self._excerpt(message.get('refusal') or finish_reason)}")
-        if finish_reason == "length":
-            return Truncated(f"the judge's reply was cut at {self._endpoint.max_tokens} tokens; raise max_tokens")
-        if isinstance(content, str):
-            return None if content else Unparsed("the judge replied with an empty text")
-        if content is not None:
-            return UnexpectedReply(f"the reply's content is {type(content).__name__}, not text")
-        if message.get("reasoning_content") or message.get("reasoning"):
-            return Unparsed("the judge replied with reasoning only, and no text")
-        return UnexpectedReply("the reply's content is null")
-
-    def _decode(self, body: bytes) -> dict[str, Any]:
-        try:
-            document = orjson.loads(body)
-            for key in _DECISIVE_KEYS:
-                if body.count(key) > 1:
-                    document = json.loads(body, object_pairs_hook=_refuse_repeated_keys)
-        except (ValueError, RecursionError) as error:
-            if body[:200].lstrip()[:1] == b"<":
-                raise UnexpectedReply(
-                    f"the endpoint answered 200 with HTML, not JSON: {self._excerpt(body)}; is base_url right?"
-                ) from None
-            raise BrokenReply(f"the reply is not valid JSON ({error}): {self._excerpt(body) or 'empty'}") from None
-        if not isinstance(document, dict):
-            raise UnexpectedReply(f"the reply is a JSON {type(document).__name__}, not an object")
-        return document
-
-    def _choice(self, document: dict[str, Any]) -> dict[str, Any]:
-        choices = document.get("choices")
-        if not isinstance(choices, list):
-            if "error" in document:
-                raise UnexpectedReply(f"the endpoint answered 200 with an error: {self._excerpt(document['error'])}")
-            raise UnexpectedReply("the reply has no choices")
-        if len(choices) != self._choices:
-            raise UnexpectedReply(f"the reply has {len(choices)} choices where {self._choices} were asked for")
-        for choice in choices:
-            if isinstance(choice, dict) and choice.get("index", 0) == 0:
-                return choice
-        raise UnexpectedReply("none of the reply's choices has index 0")
-
-    def _status_failure(self, status: int, headers: Mapping[str, str], body: bytes) -> Failure:
-        said = self._excerpt(body) or "nothing more"
-        where = self._endpoint.host
-        failure: StatusFailure
-        if _says_quota_is_used_up(body):
-            return QuotaExhausted(f"{where} answered {status}, the quota is used up: {said}")
-        if status in _TRANSIENT or status >= 500:
-            kind = RateLimited if status == 429 else Transient
-            failure = kind(f"{where} answered {status}: {said}")
-            failure.retry_after = parse_retry_after(headers)
-            return failure
-        if status in (401, 403):
-            name = self._endpoint.api_key_env
-            hint = f"check the key in {name}" if self._has_key else f"set {name} to the endpoint's key"
-            return Denied(f"{where} answered {status}; {hint if name else 'name its variable in api_key_env'}: {said}")
-        if 300 <= status < 400:
-            return Rejected(f"{where} answered {status}, a redirect, which is never followed; correct base_url")
-        if status == 404:
-            return Rejected(
-                f"{where} answered 404 for model {self._endpoint.model!r} at {self._endpoint.url}; check the model's "
-                f"name and that base_url ends in /v1 if the server wants it: {said}"
-            )
-        return Rejected(f"{where} answered {status}: {said}")
-
-    def _excerpt(self, said: object) -> str:
-        text = _text(said)
-        for secret in self._secrets:  # before anything is cut, which could leave half of one
-            text = text.replace(secret, "***")
-        text = " ".join(text.split())
-        return text if len(text) <= 300 else text[:300] + "…"
-
-
-def _text(said: object) -> str:
-    if isinstance(said, bytes):
-        return said.decode("utf-8", "replace")
-    try:
-        return said if isinstance(said, str) else json.dumps(said)
-    except RecursionError:
-        return "something deeply nested"
-
-
-def _says_quota_is_used_up(body: bytes) -> bool:
-    if b"insufficient_quota" not in body:
-        return False
-    try:
-        error = orjson.loads(body)["error"]
-        return "insufficient_quota" in (error.get("code"), error.get("type"))
-    except (ValueError, KeyError, TypeError, AttributeError):
-        return False
-
-
-def _refuse_repeated_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    table = dict(pairs)
-    if len(table) != len(pairs):
-        raise ValueError("an object has the same key twice")
-    return table
-
-
-def _usage(usage: object) -> dict[str, int] | None:
-    if not isinstance(usage, dict):
-        return None
-    return {name: count for name, count in usage.items() if type(count) is int and 0 <= count < 2**53}
-
-
-def _quota(headers: Mapping[str, str]) -> int | None:
-    left = headers.get("x-ratelimit-remaining-requests")
-    return int(left) if left is not None and _QUOTA.fullmatch(left) else None

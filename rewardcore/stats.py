@@ -1,50 +1,46 @@
-"""What a judge did: counters that only grow, and a snapshot of them for the caller."""
+"""What a judge did: counters that only grow, written by whoever drives it, and copied for the caller."""
 
 from __future__ import annotations
 
 import math
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields, replace
 
 #: Percentiles are over the latest replies, so that a judge that runs for weeks stays small.
 _REMEMBERED = 4096
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Stats:
-    """A snapshot. `requests` counts attempts on the wire; `failed` counts samples, by the failure's class name."""
+    """`requests` counts attempts on the wire; `failed` counts samples, by the failure's class name.
+
+    `p50`, `p90` and `p99` are seconds a reply took, over the latest replies; None before the first.
+    """
 
     requests: int = 0
     cached: int = 0
     coalesced: int = 0
     retried: int = 0
-    failed: Mapping[str, int] = field(default_factory=dict)
+    failed: dict[str, int] = field(default_factory=dict)
     prompt_tokens: int = 0
     completion_tokens: int = 0
     in_flight: int = 0
     peak_in_flight: int = 0
-    p50: float | None = None
-    p90: float | None = None
-    p99: float | None = None
     blocked: float = 0.0
+    latencies: deque[float] = field(default_factory=lambda: deque(maxlen=_REMEMBERED), repr=False)
 
+    @property
+    def p50(self) -> float | None:
+        return percentile(sorted(self.latencies), 0.50)
 
-class Counters:
-    """The mutable side, written by one judge."""
+    @property
+    def p90(self) -> float | None:
+        return percentile(sorted(self.latencies), 0.90)
 
-    def __init__(self) -> None:
-        self.requests = 0
-        self.cached = 0
-        self.coalesced = 0
-        self.retried = 0
-        self.failed: Counter[str] = Counter()
-        self.prompt_tokens = 0
-        self.completion_tokens = 0
-        self.in_flight = 0
-        self.peak_in_flight = 0
-        self.blocked = 0.0
-        self._latencies: deque[float] = deque(maxlen=_REMEMBERED)
+    @property
+    def p99(self) -> float | None:
+        return percentile(sorted(self.latencies), 0.99)
 
     def departed(self) -> None:
         self.requests += 1
@@ -53,28 +49,32 @@ class Counters:
             self.peak_in_flight = self.in_flight
 
     def arrived(self, latency: float, usage: Mapping[str, int] | None) -> None:
-        self._latencies.append(latency)
+        self.latencies.append(latency)
         if usage:
             self.prompt_tokens += usage.get("prompt_tokens", 0)
             self.completion_tokens += usage.get("completion_tokens", 0)
 
+    def count_failure(self, kind: str) -> None:
+        self.failed[kind] = self.failed.get(kind, 0) + 1
+
     def snapshot(self) -> Stats:
-        ordered = sorted(self._latencies.copy())
-        return Stats(
-            requests=self.requests,
-            cached=self.cached,
-            coalesced=self.coalesced,
-            retried=self.retried,
-            failed=dict(self.failed),
-            prompt_tokens=self.prompt_tokens,
-            completion_tokens=self.completion_tokens,
-            in_flight=self.in_flight,
-            peak_in_flight=self.peak_in_flight,
-            p50=percentile(ordered, 0.50),
-            p90=percentile(ordered, 0.90),
-            p99=percentile(ordered, 0.99),
-            blocked=self.blocked,
-        )
+        return replace(self, failed=self.failed.copy(), latencies=self.latencies.copy())
+
+    def __add__(self, later: Stats) -> Stats:
+        """What two judges did one after the other."""
+        total = self.snapshot()
+        for counter in fields(Stats):
+            if counter.type == "int":
+                setattr(total, counter.name, getattr(self, counter.name) + getattr(later, counter.name))
+        total.in_flight, total.peak_in_flight = later.in_flight, max(self.peak_in_flight, later.peak_in_flight)
+        for kind, count in later.failed.items():
+            total.failed[kind] = total.failed.get(kind, 0) + count
+        total.latencies.extend(later.latencies)
+        return total
+
+    def __str__(self) -> str:
+        seconds = ", ".join(f"{name}={value:.3f}" for name in ("p50", "p90", "p99") if (value := getattr(self, name)))
+        return f"{self!r}"[:-1] + (f", {seconds})" if seconds else ")")
 
 
 def percentile(ordered: Sequence[float], fraction: float) -> float | None:

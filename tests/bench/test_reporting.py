@@ -15,7 +15,7 @@ from bench.records import ROOT
 from bench.runner import UnequalWork, run, stage_for
 from bench.scenarios import GRID, MODES, REGISTRY, SIZES
 from bench.server_process import SimulatedServer
-from rewardcore import retry
+from rewardcore.http import retry
 
 
 @pytest.fixture(scope="module")

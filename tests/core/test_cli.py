@@ -8,8 +8,8 @@ import sys
 import pytest
 
 from rewardcore import Endpoint, Sample, SqliteCache, rubrics
+from rewardcore.http.request import RequestBuilder
 from rewardcore.reply import Reply
-from rewardcore.request import RequestBuilder
 
 
 def rewardcore(*arguments):

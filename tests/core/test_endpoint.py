@@ -7,7 +7,7 @@ import traceback
 import pytest
 
 from rewardcore import ConfigurationError, Endpoint
-from rewardcore.endpoint import Secret
+from rewardcore.http.secrets import Secret
 
 URL = "http://127.0.0.1:8000/v1"
 KEY = "sk-very-secret-0123456789"

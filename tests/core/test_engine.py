@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rewardcore import Endpoint, MemoryCache, Sample, SqliteCache, Unparsed, rubrics
-from rewardcore.engine import Call, Engine, Flight, Stream
+from rewardcore.calls import Call, Run
 from rewardcore.failures import (
     BrokenReply,
     ConnectionFailed,
@@ -27,11 +27,12 @@ from rewardcore.failures import (
     UnexpectedReply,
     WorkerDied,
 )
-from rewardcore.limit import Limit
-from rewardcore.reply import Answer, Reply, grade
-from rewardcore.request import RequestBuilder
-from rewardcore.retry import MAX_ATTEMPTS, RetryBudget
-from rewardcore.stats import Counters
+from rewardcore.http.engine import Engine, Flight, GiveUp
+from rewardcore.http.limit import Limit
+from rewardcore.http.request import RequestBuilder
+from rewardcore.http.retry import MAX_ATTEMPTS, RetryBudget
+from rewardcore.reply import Answer, Reply
+from rewardcore.rubrics.rubric import grade
 
 ENDPOINT = Endpoint("http://127.0.0.1:8000/v1", "judge")
 DEADLINE = 300.0
@@ -62,20 +63,22 @@ def failed(kind, retry_after=None, reply=None):
     return Answer(failure=failure)
 
 
+class Told(Call):
+    """A call that a test can write on."""
+
+
 class Desk:
     """An engine, its clock, and the calls that were brought to it."""
 
     def __init__(self, rubric=None, cache=None, limit=60, trickle=1.0, uniform=lambda: 0.5):
         self.rubric = rubric or Echo()
-        self.counters = Counters()
         builder = RequestBuilder(ENDPOINT, self.rubric)
         budget = RetryBudget(trickle)
-        self.engine = Engine(
-            builder, self.rubric, cache or MemoryCache(), Limit.fixed(limit), budget, self.counters, uniform=uniform
-        )
+        self.engine = Engine(builder, self.rubric, cache or MemoryCache(), Limit.fixed(limit), budget, uniform=uniform)
+        self.counters = self.engine.stats
         self.now = 0.0
 
-    def call(self, *responses, deadline=DEADLINE, stream=None):
+    def call(self, *responses, deadline=DEADLINE, run=None):
         samples = [Sample("p", str(response)) for response in responses]
         told, done = {}, []
 
@@ -83,7 +86,7 @@ class Desk:
             assert index not in told, "a sample has one verdict"
             told[index] = verdict
 
-        call = Call(enumerate(samples), self.now + deadline, tell, lambda: done.append(True), stream)
+        call = Told(enumerate(samples), self.now + deadline, tell, lambda: done.append(True), run)
         call.told, call.done = told, done
         self.engine.open(call)
         return call
@@ -97,7 +100,16 @@ class Desk:
         return flight
 
     def flights(self):
-        return list(itertools.takewhile(lambda step: isinstance(step, Flight), iter(self.take, None)))
+        return list(itertools.takewhile(lambda step: isinstance(step, Flight), iter(self.take, object())))
+
+    def given_up(self):
+        step = self.take()
+        assert isinstance(step, GiveUp)
+        return step.flight
+
+    def idle(self):
+        """Nothing can be sent or given up now; whatever was overdue has its verdict."""
+        return isinstance(self.take(), float)
 
     def settle(self, flight, answer):
         self.engine.settle(flight, answer, self.now)
@@ -107,7 +119,7 @@ class Desk:
 
     def drive(self, answer, until=math.inf):
         """One request at a time until nothing is left; `answer` makes an answer of a flight, and takes a second."""
-        while (step := self.take()) is not None:
+        while (step := self.take()) != math.inf:
             if isinstance(step, Flight):
                 self.now += 1.0
                 self.settle(step, answer(step))
@@ -134,7 +146,7 @@ def test_one_verdict_per_sample_under_its_own_index(desk):
         desk.reply(flight, asked(flight))
     assert [call.told[index].score for index in range(10)] == [float(index) for index in range(10)]
     assert call.done == [True]
-    assert desk.take() is None
+    assert desk.idle()
 
 
 def test_a_verdict_tells_text_usage_latency_and_cost(desk):
@@ -251,7 +263,7 @@ def test_a_reply_is_paid_for_once(desk):
     desk.call("a")
     desk.reply(desk.flight(), "0.5")
     again = desk.call("a")
-    assert desk.take() is None
+    assert desk.idle()
     verdict = again.told[0]
     assert (verdict.score, verdict.cached, verdict.attempts, verdict.usage["prompt_tokens"]) == (0.5, True, 0, 5)
     assert (desk.counters.requests, desk.counters.cached) == (1, 1)
@@ -269,7 +281,7 @@ def test_an_old_reply_is_read_by_the_parser_of_today():
 
     after = Desk(Better(), cache)
     call = after.call("a")
-    assert after.take() is None
+    assert after.idle()
     assert (call.told[0].score, call.told[0].cached) == (0.7, True)
 
 
@@ -375,7 +387,7 @@ def test_one_refusal_among_requests_in_flight_does_not_stop_the_others(desk):
 def test_a_call_whose_deadline_passed_before_anyone_looked_is_not_sent(desk):
     call = desk.call("a", "b")
     desk.now = call.deadline
-    assert desk.take() is None
+    assert desk.idle()
     assert [verdict.status for verdict in call.told.values()] == ["timeout", "timeout"]
 
 
@@ -389,12 +401,12 @@ def test_an_overdue_call_does_not_hold_up_what_another_has_prepared(desk):
 
 
 def test_the_calls_of_a_stream_number_their_repeats_together_and_share_the_breaker(desk):
-    stream = Stream()
-    first = desk.call("a", stream=stream)
+    run = Run()
+    first = desk.call("a", run=run)
     desk.settle(desk.flight(), failed(Denied))
     assert first.told[0].status == "failed"
-    desk.call("b", stream=stream)
-    assert desk.take() is None
+    desk.call("b", run=run)
+    assert desk.idle()
     desk.call("b")
     assert asked(desk.flight()) == "b"
 
@@ -424,7 +436,7 @@ def test_attempts_at_one_sample_are_bounded(desk):
 def test_at_a_rate_limit_the_deadline_decides(desk):
     call = desk.call("a")
     desk.drive(lambda flight: failed(RateLimited))
-    assert call.told[0].status == "failed"
+    assert call.told[0].status == "timeout"
     assert call.told[0].attempts > 3 * MAX_ATTEMPTS
     assert desk.now <= DEADLINE
 
@@ -450,7 +462,9 @@ def test_a_backoff_past_the_deadline_is_not_begun(desk):
     flight = desk.flight()
     desk.now = 0.9
     desk.settle(flight, failed(Transient))
-    assert call.told[0].error == "Transient: Transient happened"
+    assert call.told[0].status == "timeout"
+    assert call.told[0].error.startswith("DeadlinePassed: no time is left")
+    assert "Transient happened" in call.told[0].error
 
 
 def test_a_burst_of_429s_cuts_the_concurrency_once_and_replies_restore_it():
@@ -463,8 +477,9 @@ def test_a_burst_of_429s_cuts_the_concurrency_once_and_replies_restore_it():
     assert desk.engine.limit.current == 7
     desk.call(*range(100, 200))
     desk.now = 2.0
-    for flight in desk.flights():
-        desk.settle(flight, Answer(GOOD, 1.0))
+    while flights := desk.flights():
+        for flight in flights:
+            desk.settle(flight, Answer(GOOD, 1.0))
     assert desk.engine.limit.current == 10
 
 
@@ -483,7 +498,7 @@ def test_in_a_lasting_storm_retries_are_a_tenth_of_the_traffic():
 
 
 def test_after_a_storm_every_retry_goes_out_at_once():
-    desk = Desk()
+    desk = Desk(limit=500)
     desk.call(*range(500), deadline=1e9)
     for flight in desk.flights():
         desk.settle(flight, failed(Transient))
@@ -494,7 +509,7 @@ def test_after_a_storm_every_retry_goes_out_at_once():
             desk.reply(step)
         else:
             desk.now += step
-    rest = len(desk.engine._parked)
+    rest = len(desk.engine._parked._entries)
     assert rest > 400
     assert len(desk.flights()) == rest
 
@@ -520,7 +535,7 @@ def test_the_breaker_ends_parked_retries_at_once(desk):
     first, second = desk.flights()
     desk.settle(first, failed(RateLimited, retry_after=200.0))
     desk.settle(second, failed(Denied))
-    assert desk.take() is None
+    assert desk.idle()
     assert call.told[0].error.startswith("Denied")
     assert desk.now == 0.0
 
@@ -554,11 +569,11 @@ def test_the_next_run_asks_again(desk):
 
 
 def test_the_next_run_asks_again_though_late_replies_of_the_last_are_in_the_air(desk):
-    call = desk.call("a", "b", deadline=10.0)
+    desk.call("a", "b", deadline=10.0)
     _, second = desk.flights()
     desk.settle(second, failed(Denied))
     desk.now = 10.0
-    desk.engine.expire(call)
+    assert desk.idle()
     desk.call("c")
     assert asked(desk.flight()) == "c"
 
@@ -568,7 +583,7 @@ def test_a_call_that_begins_while_another_run_is_stopped_shares_its_fate(desk):
     _, second = desk.flights()
     desk.settle(second, failed(Denied))
     late = desk.call("c")
-    assert desk.take() is None
+    assert desk.idle()
     assert late.told[0].error.startswith("Denied")
 
 
@@ -581,7 +596,7 @@ def test_what_is_not_judged_by_the_deadline_is_a_timeout(desk):
     desk.reply(done)
     desk.settle(parked, failed(RateLimited, retry_after=5.0))
     desk.now = 10.0
-    desk.engine.expire(call)
+    assert desk.idle()
     assert [call.told[index].status for index in range(4)] == ["ok", "timeout", "timeout", "timeout"]
     assert [call.told[index].attempts for index in range(4)] == [1, 1, 1, 0]
     assert "not judged before the deadline" in call.told[1].error
@@ -589,7 +604,7 @@ def test_what_is_not_judged_by_the_deadline_is_a_timeout(desk):
     assert "last attempt" not in call.told[3].error
     assert call.done == [True]
     desk.take()
-    assert not desk.engine._parked
+    assert desk.engine._parked.next() == math.inf
 
 
 def test_a_timeout_tells_of_its_own_last_attempt_not_of_another_calls(desk):
@@ -597,7 +612,7 @@ def test_a_timeout_tells_of_its_own_last_attempt_not_of_another_calls(desk):
     first, _ = desk.flights()
     desk.settle(first, failed(RateLimited, retry_after=50.0))
     desk.now = 10.0
-    desk.engine.expire(other)
+    assert desk.idle()
     assert "last attempt" not in other.told[0].error
     assert one.told == {}
 
@@ -606,22 +621,22 @@ def test_a_late_reply_still_reaches_the_cache(desk):
     call = desk.call("a", deadline=10.0)
     flight = desk.flight()
     desk.now = 10.0
-    desk.engine.expire(call)
+    assert desk.idle()
     desk.now = 12.0
     desk.reply(flight, "0.5")
     assert call.told[0].status == "timeout"
     again = desk.call("a")
-    assert desk.take() is None
+    assert desk.idle()
     assert (again.told[0].score, again.told[0].cached) == (0.5, True)
 
 
 def test_nothing_is_retried_for_a_call_that_is_over(desk):
-    call = desk.call("a", deadline=10.0)
+    desk.call("a", deadline=10.0)
     flight = desk.flight()
     desk.now = 10.0
-    desk.engine.expire(call)
+    assert desk.idle()
     desk.settle(flight, failed(Transient))
-    assert desk.take() is None
+    assert desk.idle()
     assert not desk.engine._flights
 
 
@@ -629,10 +644,10 @@ def test_a_follower_with_a_longer_deadline_is_served_after_the_first_call_is_ove
     first = desk.call("a", deadline=10.0)
     flight = desk.flight()
     second = desk.call("a", deadline=100.0)
-    assert desk.take() is None
+    assert desk.idle()
     assert flight.deadline == 100.0
     desk.now = 10.0
-    desk.engine.expire(first)
+    assert desk.idle()
     desk.settle(flight, failed(RateLimited, retry_after=20.0))
     desk.now += desk.take()
     assert desk.flight() is flight
@@ -647,7 +662,7 @@ def test_a_follower_of_an_abandoned_call_is_served_and_pays(desk):
     flight = desk.flight()
     second = desk.call("a")
     desk.take()
-    desk.engine.abandon(first)
+    desk.engine.abandon(first, desk.now)
     desk.reply(flight)
     assert first.told == {}
     assert (second.told[0].status, second.told[0].attempts) == ("ok", 1)
@@ -657,15 +672,15 @@ def test_nobody_is_told_of_an_abandoned_call_and_nothing_more_is_sent_for_it(des
     call = desk.call("a", "b", "c", "d")
     in_the_air, parked = desk.flight(), desk.flight()
     desk.settle(parked, failed(Transient))
-    desk.engine.abandon(call)
+    desk.engine.abandon(call, desk.now)
     desk.now += 10.0
-    assert desk.take() is None
+    assert desk.idle()
     desk.reply(in_the_air, "0.5")
     assert (call.told, call.done) == ({}, [])
     assert desk.counters.requests == 2
     assert not desk.engine._flights
     assert desk.call("a").told == {}
-    assert desk.take() is None
+    assert desk.idle()
     assert desk.counters.cached == 1
 
 
@@ -675,25 +690,25 @@ def test_close_gives_every_waiting_sample_its_verdict(desk):
     assert [asked(flight) for flight in flights] == ["done", "in the air", "parked"]
     desk.reply(flights[0])
     desk.settle(flights[2], failed(Transient))
-    desk.engine.close()
+    desk.engine.close(desk.now)
     assert [len(call.told) for call in calls] == [4, 3]
     assert [call.done for call in calls] == [[True], [True]]
     assert {verdict.status for call in calls for verdict in call.told.values()} == {"ok", "failed"}
     assert "JudgeClosed" in calls[0].told[3].error
     attempts = [verdict.attempts for call in calls for verdict in call.told.values()]
     assert sum(attempts) == desk.counters.requests == 3
-    assert desk.take() is None
+    assert desk.idle()
 
 
 @pytest.mark.parametrize("answer", [Answer(GOOD, 1.0), failed(Transient), failed(Denied), failed(Rejected)])
 def test_an_answer_after_close_changes_nothing(desk, answer):
     call = desk.call("a")
     flight = desk.flight()
-    desk.engine.close()
+    desk.engine.close(desk.now)
     before = call.told[0]
     desk.settle(flight, answer)
     assert call.told[0] is before
-    assert desk.take() is None
+    assert desk.idle()
     assert desk.counters.in_flight == 0
 
 
@@ -714,10 +729,17 @@ ANSWERS = [
 def test_whatever_happens_there_is_one_verdict_per_sample_and_the_counters_add_up(dice, independent, close_early):
     desk = Desk(Echo(independent), trickle=5.0, uniform=dice.random)
     calls, air = [], []
+
+    def take():
+        step = desk.take()
+        if isinstance(step, Flight):
+            air.append(step)
+        elif isinstance(step, GiveUp):
+            air.remove(step.flight)
+            desk.engine.gone(step.flight)
+        return step
+
     for step in range(300):
-        for call in calls:
-            if call.waiting and desk.now >= call.deadline:
-                desk.engine.expire(call)
         action = dice.randrange(10)
         if action == 0 and len(calls) < 6:
             responses = [
@@ -726,9 +748,7 @@ def test_whatever_happens_there_is_one_verdict_per_sample_and_the_counters_add_u
             calls.append(desk.call(*responses, deadline=dice.choice([1.0, 20.0, 1000.0])))
             calls[-1].size = len(responses)
         elif action < 5:
-            taken = desk.take()
-            if isinstance(taken, Flight):
-                air.append(taken)
+            take()
         elif action < 8 and air:
             flight, answer = air.pop(dice.randrange(len(air))), dice.choice(ANSWERS)
             if answer is None:
@@ -739,19 +759,14 @@ def test_whatever_happens_there_is_one_verdict_per_sample_and_the_counters_add_u
             desk.now += dice.random()
         assert desk.counters.in_flight == len(air)
     if close_early:
-        desk.engine.close()
+        desk.engine.close(desk.now)
     while air or not close_early:
         if air:
             desk.reply(air.pop())
-        elif isinstance(taken := desk.take(), Flight):
-            air.append(taken)
-        elif taken is None:
+        elif (taken := take()) == math.inf:
             break
-        else:
+        elif isinstance(taken, float):
             desk.now += taken
-        for call in calls:
-            if call.waiting and desk.now >= call.deadline:
-                desk.engine.expire(call)
     verdicts = [verdict for call in calls for verdict in call.told.values()]
     assert [len(call.told) for call in calls] == [call.size for call in calls]
     assert all(call.done == [True] for call in calls)
@@ -759,7 +774,12 @@ def test_whatever_happens_there_is_one_verdict_per_sample_and_the_counters_add_u
     assert sum(verdict.status != "ok" for verdict in verdicts) == sum(desk.counters.failed.values())
     assert sum(verdict.cached for verdict in verdicts) == desk.counters.cached
     assert all((verdict.score is None) == (verdict.status != "ok") for verdict in verdicts)
-    assert (desk.counters.in_flight, desk.engine._flights, desk.engine._parked) == (0, {}, [])
+    assert (desk.counters.in_flight, desk.engine._flights, desk.engine._late, desk.engine._dying) == (0, {}, {}, 0)
+    assert (desk.engine._parked.next(), desk.engine._deadlines.next(), desk.engine._draws) == (
+        math.inf,
+        math.inf,
+        set(),
+    )
 
 
 def test_the_template_rubrics_go_through_the_engine_as_any_other():

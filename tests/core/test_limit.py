@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rewardcore.limit import AUTO_CEILING, AUTO_START, Limit
+from rewardcore.http.limit import AUTO_CEILING, AUTO_START, Limit
 
 TOKENS = 100
 

@@ -9,7 +9,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from rewardcore import Unparsed, rubrics
-from rewardcore.parsing import last_tag, parse_scale, parse_truth, strip_thinking
+from rewardcore.rubrics.parsing import last_tag, parse_scale, parse_truth, strip_thinking
 
 relaxed = settings(deadline=None)
 MEGABYTE = 1_000_000

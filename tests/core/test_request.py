@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from rewardcore import ConfigurationError, Endpoint, Sample, Unparsed, rubrics
 from rewardcore.failures import RubricFailed
-from rewardcore.request import RequestBuilder
+from rewardcore.http.request import RequestBuilder
 
 URL = "http://127.0.0.1:8000/v1"
 relaxed = settings(deadline=None)

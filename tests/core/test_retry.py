@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from rewardcore import Failure, failures
 from rewardcore.failures import Denied, RateLimited, Transient, WorkerDied
-from rewardcore.retry import (
+from rewardcore.http.retry import (
     BASE_DELAY,
     MAX_ATTEMPTS,
     MAX_DELAY,

@@ -8,10 +8,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rewardcore import ConfigurationError, Endpoint, Sample, Unparsed, rubrics
-from rewardcore.reply import Reply, grade
-from rewardcore.request import RequestBuilder
+from rewardcore.http.request import RequestBuilder
+from rewardcore.reply import Reply
 from rewardcore.rubrics import TemplateRubric
-from rewardcore.settings import check_rubric
+from rewardcore.rubrics.rubric import check_rubric, grade
 
 relaxed = settings(deadline=None)
 OURS = list(rubrics.BY_NAME.values())

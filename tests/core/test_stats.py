@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rewardcore.stats import Counters, percentile
+from rewardcore.stats import Stats, percentile
 
 
 @pytest.mark.parametrize(
@@ -37,21 +37,21 @@ def test_at_least_the_fraction_lies_at_or_below_a_percentile_that_was_seen(value
 
 
 def test_a_new_judge_has_done_nothing():
-    stats = Counters().snapshot()
+    stats = Stats().snapshot()
     assert (stats.requests, stats.failed, stats.p50, stats.p99) == (0, {}, None, None)
 
 
 def test_a_snapshot_does_not_change_with_the_counters():
-    counters = Counters()
+    counters = Stats()
     before = counters.snapshot()
     counters.departed()
-    counters.failed["Denied"] += 1
+    counters.count_failure("Denied")
     assert (before.requests, before.failed) == (0, {})
     assert counters.snapshot().failed == {"Denied": 1}
 
 
 def test_the_peak_is_the_most_that_was_ever_in_flight():
-    counters = Counters()
+    counters = Stats()
     for step in (1, 1, 1, -1, -1, 1):
         if step > 0:
             counters.departed()
@@ -62,7 +62,7 @@ def test_the_peak_is_the_most_that_was_ever_in_flight():
 
 
 def test_tokens_add_up_whether_or_not_a_reply_counts_them():
-    counters = Counters()
+    counters = Stats()
     for usage in ({"prompt_tokens": 5, "completion_tokens": 2}, None, {}, {"completion_tokens": 1}):
         counters.arrived(0.1, usage)
     stats = counters.snapshot()
@@ -70,8 +70,30 @@ def test_tokens_add_up_whether_or_not_a_reply_counts_them():
 
 
 def test_memory_is_bounded_and_percentiles_are_of_the_latest_replies():
-    counters = Counters()
+    counters = Stats()
     for latency in range(100_000):
         counters.arrived(float(latency), None)
-    assert len(counters._latencies) == 4096
+    assert len(counters.latencies) == 4096
     assert counters.snapshot().p50 > 95_000
+
+
+def test_what_two_judges_did_one_after_the_other_adds_up():
+    first, second = Stats(), Stats()
+    for stats, latency in ((first, 1.0), (first, 2.0), (second, 3.0)):
+        stats.departed()
+        stats.arrived(latency, {"prompt_tokens": 5})
+    first.count_failure("Denied")
+    second.count_failure("Denied")
+    second.count_failure("Refused")
+    total = first + second
+    assert (total.requests, total.prompt_tokens, total.failed) == (3, 15, {"Denied": 2, "Refused": 1})
+    assert (total.in_flight, total.peak_in_flight) == (second.in_flight, 2)
+    assert list(total.latencies) == [1.0, 2.0, 3.0]
+    assert first.requests == 2
+
+
+def test_printed_figures_show_the_percentiles():
+    stats = Stats()
+    stats.arrived(0.25, None)
+    assert "p50=0.250" in str(stats)
+    assert "latencies" not in str(stats)

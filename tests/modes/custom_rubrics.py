@@ -59,3 +59,36 @@ class DiesInParse(Plain):
 class Unpicklable(Plain):
     def __init__(self) -> None:
         self.parse_it = lambda text: 0.0
+
+
+class RaisesPastException(Plain):
+    """In `messages` for one sample and in `parse` for another, what `except Exception` does not catch."""
+
+    def __init__(self, error: type[BaseException]) -> None:
+        self.error = error
+
+    def messages(self, sample: rc.Sample) -> list[dict[str, object]]:
+        if sample.response == "poison":
+            raise self.error("out of messages")
+        return super().messages(sample)
+
+    def parse(self, text: str) -> float:
+        if "poison" in text:
+            raise self.error("out of parse")
+        return super().parse(text)
+
+
+class AsksAnotherJudge(Plain):
+    """A second opinion: each score is what another judge says about the reply."""
+
+    def __init__(self, mode: str, base_url: str, marker: str) -> None:
+        self.mode = mode
+        self.endpoint = rc.Endpoint(base_url, "judge")
+        self.marker = marker
+
+    def parse(self, text: str) -> float:
+        with rc.open_judge(self.mode, self.endpoint, cache=None, deadline=600.0) as judge:
+            (verdict,) = judge.judge([rc.Sample(f"[[{self.marker}]]", text)])
+        if verdict.score is None:
+            raise rc.Unparsed(f"the second opinion: {verdict.error}")
+        return verdict.score

@@ -14,6 +14,7 @@ import itertools
 import json
 import re
 import socket
+import ssl
 import struct
 import threading
 import time
@@ -47,6 +48,7 @@ class Script:
         self.peak_in_flight = 0
         self.bodies: list[bytes] = []
         self.headers: list[dict[str, str]] = []
+        self.heads: list[str] = []
         self._server = server
         self._released = asyncio.Event()
 
@@ -123,7 +125,9 @@ def completion(content: object = "Fine. <score>7</score>", finish: str = "stop",
 
 
 class HostileServer:
-    def __init__(self) -> None:
+    def __init__(self, host: str = "127.0.0.1", tls: ssl.SSLContext | None = None) -> None:
+        self.host = host
+        self.tls = tls
         self.loop = asyncio.new_event_loop()
         self.connections = 0
         self.unknown = 0
@@ -148,9 +152,10 @@ class HostileServer:
         return script
 
     def _run(self) -> None:
-        server = self.loop.run_until_complete(asyncio.start_server(self._serve, "127.0.0.1", 0))
+        server = self.loop.run_until_complete(asyncio.start_server(self._serve, self.host, 0, ssl=self.tls))
         self.port: int = server.sockets[0].getsockname()[1]
-        self.base_url = f"http://127.0.0.1:{self.port}/v1"
+        self.authority = f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+        self.base_url = f"{'https' if self.tls else 'http'}://{self.authority}/v1"
         self._ready.set()
         try:
             self.loop.run_forever()
@@ -198,6 +203,7 @@ class HostileServer:
             return False
         script.bodies.append(body)
         script.headers.append(headers)
+        script.heads.append(head.decode("latin-1"))
         script.requests += 1
         script.in_flight += 1
         script.peak_in_flight = max(script.peak_in_flight, script.in_flight)
@@ -271,6 +277,22 @@ def echoes(status: int, before: str = "", after: str = "", **headers: str) -> Be
     async def behave(exchange: Exchange) -> None:
         key = exchange.headers.get("authorization", "") + exchange.headers.get("x-team", "")
         await exchange.answer(status, f"{before}{key}{after}", **headers)
+
+    return behave
+
+
+def parrots(answer: bytes, *, in_two: bool = False, ends_early: bool = False) -> Behaviour:
+    """Tells the key where `{key}` stands in a raw answer; in two segments or ending early, it is cut in mid-key."""
+
+    async def behave(exchange: Exchange) -> None:
+        key = exchange.headers["authorization"].split()[-1].encode()
+        before, _, after = answer.partition(b"{key}")
+        data, cut = before + key + exchange.headers["x-team"].encode() + after, len(before) + len(key) // 2
+        await exchange.send(data[:cut] if in_two or ends_early else data)
+        if in_two:
+            await asyncio.sleep(0.02)  # so that the rest has a segment of its own
+            await exchange.send(data[cut:])
+        exchange.close()
 
     return behave
 

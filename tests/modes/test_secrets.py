@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import io
 import logging
+import signal
+import threading
 import traceback
 from collections.abc import Iterator
 
-import httpcore
 import pytest
 
 import rewardcore as rc
-from rewardcore import retry
+from rewardcore.http import retry
 from tests.modes.conftest import Opener
-from tests.modes.hostile_server import HostileServer, answers, echoes, ok
+from tests.modes.hostile_server import HostileServer, answers, completion, echoes, ok, parrots, silent
 
 KEY = "sk-live-0123456789abcdefghijklmnopqrstuvwxyz"
 TEAM = "team-secret-9876543210"
@@ -30,6 +31,38 @@ REPEATED = {
     "after a lot of space": echoes(400, " " * 1970),
     "200 with an error": echoes(200, '{"error": {"message": "bad key ', '"}}'),
     "a refusal": echoes(200, '{"choices": [{"index": 0, "message": {"refusal": "', '"}}]}'),
+}
+
+_FINE = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n"
+_REST = b"Content-Length: %d\r\nConnection: close\r\n\r\n%s" % (len(completion()), completion())
+
+#: Raw answers that are HTTP all the same, and have a score.
+HEARD = {
+    "a reason phrase": b"HTTP/1.1 200 {key}\r\n" + _REST,
+    "a header's value": _FINE + b"X-Echo: {key}\r\n" + _REST,
+    "a header's name": _FINE + b"{key}: 1\r\n" + _REST,
+}
+
+#: Raw answers that no client can find a score in, however lenient: the body is never a whole completion.
+BROKEN = {
+    "no status line": b"{key}\r\n\r\n",
+    "a version that is none": b"HTTP/{key} 200 OK\r\n\r\n",
+    "a status that is none": b"HTTP/1.1 {key} OK\r\n\r\n",
+    "the reason phrase of a 400": b"HTTP/1.1 400 {key}\r\nContent-Length: 2\r\n\r\nno",
+    "a redirect's location": b"HTTP/1.1 302 Found\r\nLocation: {key}\r\nContent-Length: 0\r\n\r\n",
+    "a header line without a colon": _FINE + b"{key}\r\nContent-Length: 9\r\n\r\nshort",
+    "a header's name with a space": _FINE + b"X Echo {key}: 1\r\nContent-Length: 9\r\n\r\nshort",
+    "a header's value with a NUL": _FINE + b"X-Echo: {key}\0\r\nContent-Length: 9\r\n\r\nshort",
+    "Content-Length": _FINE + b"Content-Length: {key}\r\n\r\nshort",
+    "Content-Encoding": _FINE + b"Content-Encoding: {key}\r\nContent-Length: 5\r\n\r\nshort",
+    "Transfer-Encoding": _FINE + b"Transfer-Encoding: {key}\r\n\r\nshort",
+    "the size of a chunk": _FINE + b"Transfer-Encoding: chunked\r\n\r\n{key}\r\nshort\r\n0\r\n\r\n",
+    "where a chunk should end": _FINE + b"Transfer-Encoding: chunked\r\n\r\n5\r\nshort{key}\r\n0\r\n\r\n",
+}
+CUTS: dict[str, dict[str, bool]] = {
+    "whole": {},
+    "in two segments": {"in_two": True},
+    "half of it": {"ends_early": True},
 }
 
 
@@ -57,9 +90,9 @@ def log() -> Iterator[io.StringIO]:
 
 def assert_hidden(*texts: object) -> None:
     for text in map(str, texts):
-        assert TEAM not in text
-        for start in range(0, len(KEY) - 8):  # nor any part of it worth having
-            assert KEY[start : start + 8] not in text, text
+        for secret in (KEY, TEAM):
+            for start in range(len(secret) - 7):  # nor any part of it worth having
+                assert secret[start : start + 8] not in text, text
 
 
 def keyed_endpoint(server: HostileServer) -> rc.Endpoint:
@@ -73,12 +106,32 @@ def test_an_endpoint_that_repeats_the_key_gets_it_nowhere(
     scripts = [server.script(behaviour) for behaviour in REPEATED.values()]
     with open_judge(mode, endpoint, deadline=4.0) as judge:
         verdicts = [judge.judge([script.sample()])[0] for script in scripts]
-        shown = [repr(judge), repr(endpoint), repr(judge.stats), repr(judge._crew)]
+        shown = [repr(judge), repr(endpoint), repr(judge.stats), repr(judge._driver)]
     assert "ok" not in {verdict.status for verdict in verdicts}
     assert all(script.headers[0]["authorization"] == f"Bearer {KEY}" for script in scripts)
     assert all(script.headers[0]["x-team"] == TEAM for script in scripts)
     assert "the rest of this run is not sent" in log.getvalue() or mode == "asyncio-child-process"
     assert_hidden(*map(repr, verdicts), *shown, log.getvalue())
+
+
+def test_a_key_in_the_bytes_around_the_body_gets_nowhere(
+    mode: str, open_judge: Opener, server: HostileServer, log: io.StringIO, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Where HTTP itself breaks, an error is tempted to quote the line, or as much of it as has come."""
+    scripts = {
+        f"{name}, {how}": server.script(parrots(answer, **cut))
+        for how, cut in CUTS.items()
+        for name, answer in (HEARD | BROKEN).items()
+    }
+    with open_judge(mode, keyed_endpoint(server), deadline=6.0) as judge:
+        found = judge.judge([script.sample() for script in scripts.values()])
+        shown = [repr(judge), repr(judge.stats)]
+    verdicts = dict(zip(scripts, found, strict=True))
+    assert all(script.headers[0]["authorization"] == f"Bearer {KEY}" for script in scripts.values())
+    heard = {f"{name}, {how}" for name in HEARD for how in CUTS if how != "half of it"}
+    assert {name for name, verdict in verdicts.items() if verdict.status == "ok"} == heard
+    assert_hidden(*(f"{name}: {verdict!r}" for name, verdict in verdicts.items()))
+    assert_hidden(*shown, log.getvalue(), *capfd.readouterr())
 
 
 def test_an_exception_shows_no_key_even_with_its_locals(mode: str, open_judge: Opener, server: HostileServer) -> None:
@@ -95,23 +148,23 @@ def test_an_exception_shows_no_key_even_with_its_locals(mode: str, open_judge: O
 
 
 def test_a_request_that_is_interrupted_shows_no_key_even_with_its_locals(
-    open_judge: Opener, server: HostileServer, monkeypatch: pytest.MonkeyPatch
+    mode: str, open_judge: Opener, server: HostileServer
 ) -> None:
-    """In the sync mode the client's own frames are on the caller's stack."""
+    """Ctrl-C while the caller waits for a request on the wire."""
+    script = server.script(silent)
 
-    def interrupted(*_: object, **__: object) -> bytes:
-        raise KeyboardInterrupt
+    def interrupt() -> None:
+        script.saw(1)
+        signal.raise_signal(signal.SIGINT)
 
-    with open_judge("sync", keyed_endpoint(server)) as judge:
-        script = server.script(ok)
-        judge.judge(script.samples(1))
-        for name in ("read", "write"):
-            with monkeypatch.context() as patch:
-                patch.setattr(httpcore._backends.sync.SyncStream, name, interrupted)
-                with pytest.raises(KeyboardInterrupt) as caught:
-                    judge.judge([script.sample(name)])
-            report = traceback.TracebackException.from_exception(caught.value, capture_locals=True)
-            assert_hidden("".join(report.format()))
+    with open_judge(mode, keyed_endpoint(server)) as judge:
+        thread = threading.Thread(target=interrupt)
+        thread.start()
+        with pytest.raises(KeyboardInterrupt) as caught:
+            judge.judge(script.samples(1))
+        thread.join()
+    report = traceback.TracebackException.from_exception(caught.value, capture_locals=True)
+    assert_hidden("".join(report.format()))
 
 
 def test_a_key_on_the_stack_prints_as_stars(server: HostileServer) -> None:

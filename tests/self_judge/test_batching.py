@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rewardcore.batching import form_batches, padding_waste
+from rewardcore.local.batching import form_batches, padding_waste
 
 lengths_of_prompts = st.lists(st.integers(1, 5000), max_size=200)
 batch_sizes = st.integers(1, 40)

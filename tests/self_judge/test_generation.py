@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rewardcore.failures import ConfigurationError, GeneratorFailed
-from rewardcore.generation import BatchedGeneration, BatchSize
-from rewardcore.generator import Conversation
+from rewardcore.local.generation import BatchedGeneration, BatchSize
+from rewardcore.local.generator import Conversation
 
 
 class Scripted:

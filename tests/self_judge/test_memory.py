@@ -8,9 +8,9 @@ from torch.profiler import ProfilerActivity, profile
 from transformers import AutoConfig, AutoModelForCausalLM, LlamaConfig, Qwen2Config
 
 from rewardcore.failures import ConfigurationError
-from rewardcore.memory import Curve, Peak, fit, predict, recommend_batch_size
-from rewardcore.memory_measured import Measured, measure
-from rewardcore.memory_report import run_memory
+from rewardcore.memory.measured import Measured, measure
+from rewardcore.memory.predicted import Curve, Peak, fit, predict, recommend_batch_size
+from rewardcore.memory.report import run_memory
 
 MIB, GIB = 2**20, 2**30
 SMALL_QWEN = {
@@ -162,7 +162,7 @@ def pretended_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.nn.Module, "to", lambda self, *arguments, **keywords: self)
     monkeypatch.setattr(
-        "rewardcore.memory_report.measure",
+        "rewardcore.memory.report.measure",
         lambda model, sizes, prompt_tokens, new_tokens: [Measured(sizes[0], 5 * MIB, 6 * MIB, 1234.0)],
     )
 

@@ -7,9 +7,9 @@ import pytest
 
 import rewardcore as rc
 from rewardcore.failures import ConfigurationError, RewardcoreError
-from rewardcore.generator import Conversation
+from rewardcore.local.generator import Conversation
+from rewardcore.local.torch_generator import TorchGenerator
 from rewardcore.rubrics import QUALITY
-from rewardcore.torch_generator import TorchGenerator
 
 
 class Echo:

@@ -8,11 +8,12 @@ from pathlib import Path
 import pytest
 import torch
 
+import rewardcore as rc
 from fixtures.tiny_judge import make_tiny_judge
 from rewardcore.failures import ConfigurationError
-from rewardcore.generator import Conversation
-from rewardcore.memory import free_bytes
-from rewardcore.torch_generator import TorchGenerator
+from rewardcore.local.generator import Conversation
+from rewardcore.local.torch_generator import TorchGenerator
+from rewardcore.memory.predicted import free_bytes
 
 WORDS = ["the", "sky", "is", "blue", "because", "short", "waves", "scatter", "more", "than", "long", "ones"]
 
@@ -118,11 +119,33 @@ def test_the_recommended_batch_size_follows_the_free_memory(
 ) -> None:
     sizes = []
     for free in (0, 64 * 2**20, 128 * 2**20):
-        monkeypatch.setattr("rewardcore.torch_generator.free_bytes", lambda device, free=free: free)
+        monkeypatch.setattr("rewardcore.local.torch_generator.free_bytes", lambda device, free=free: free)
         sizes.append(generator.recommend_batch_size(512))
     assert sizes[0] == 1
     assert 1 < sizes[1] < sizes[2] <= 2 * sizes[1] + 1
     assert free_bytes(torch.device("cpu")) > 0
+
+
+def test_a_batch_size_of_any_kind_gives_the_same_texts_and_leaves_the_generator_as_it_was(tiny_judge: Path) -> None:
+    """Also after "auto": a prediction must not touch what it predicts for."""
+    generator = TorchGenerator(tiny_judge, device="cpu", dtype="float32", max_new_tokens=24)
+    draw = random.Random(7)
+    samples = [rc.Sample("Why?", " ".join(draw.choices(WORDS, k=draw.randint(1, 60)))) for _ in range(24)]
+    texts, scores = [], []
+    for batch_size in (1, "auto", 8, 32, 1):
+        with rc.open_judge("self", generator, batch_size=batch_size) as judge:
+            verdicts = judge.judge(samples)
+        texts.append([verdict.text for verdict in verdicts])
+        scores.append([(verdict.status, verdict.score) for verdict in verdicts])
+    assert texts == [texts[0]] * 5
+    assert scores == [scores[0]] * 5
+    assert len(set(texts[0])) > 12, "replies that do not depend on the prompt would prove nothing"
+
+
+def test_predicting_memory_leaves_the_live_model_alone(generator: TorchGenerator) -> None:
+    before = generator.model.config.to_dict(), generator.model.config._attn_implementation
+    generator.recommend_batch_size(512)
+    assert (generator.model.config.to_dict(), generator.model.config._attn_implementation) == before
 
 
 def without(*names: str, directory: Path, target: Path) -> Path:

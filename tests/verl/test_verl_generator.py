@@ -11,9 +11,9 @@ from verl.workers.rollout.hf_rollout import HFRollout
 
 import rewardcore as rc
 from rewardcore.failures import ConfigurationError
-from rewardcore.generator import Conversation
-from rewardcore.torch_generator import TorchGenerator
-from rewardcore.verl_generator import VerlActorGenerator
+from rewardcore.local.generator import Conversation
+from rewardcore.local.torch_generator import TorchGenerator
+from rewardcore.local.verl_generator import VerlActorGenerator
 
 
 class WorkerGroup:

@@ -6,9 +6,9 @@ import pytest
 
 import rewardcore as rc
 from rewardcore.failures import ConfigurationError
-from rewardcore.generator import Conversation
-from rewardcore.torch_generator import TorchGenerator
-from rewardcore.vllm_generator import VllmGenerator
+from rewardcore.local.generator import Conversation
+from rewardcore.local.torch_generator import TorchGenerator
+from rewardcore.local.vllm_generator import VllmGenerator
 
 OPTIONS = {"dtype": "float32", "max_model_len": 512, "enforce_eager": True}
 

@@ -1,0 +1,185 @@
+"""Calls: batches on their way, the drivers that take them on, and what the caller holds meanwhile.
+
+A driver takes calls on and tells their verdicts. It never outlives its process: after a fork a judge hires another.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import concurrent.futures
+import contextlib
+import os
+import threading
+from abc import ABC, abstractmethod
+from collections import Counter, deque
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from .clock import Clock, Event
+from .failures import RewardcoreError
+from .sample import Sample
+from .stats import Stats
+from .verdict import Verdict
+
+
+class Run:
+    """What the calls of one stream share: how often each request has come, and that they are one run.
+
+    `draws` is how far each request's independent draws are numbered, `held` those that nobody else may use meanwhile.
+    """
+
+    def __init__(self) -> None:
+        self.has_begun = False
+        self.open_calls = 0
+        self.draws: Counter[bytes] = Counter()
+        self.held: list[tuple[bytes, int]] = []
+
+
+class Call:
+    """One batch on its way: its samples, its deadline, and who is told of each verdict (`index, verdict`).
+
+    `waiting` holds the places without a verdict, each with the flight that its sample sits on. `finished` is told once,
+    when the last verdict is in. The calls of a stream share its run; any other has one of its own.
+    """
+
+    __slots__ = ("__weakref__", "_finished", "_tell", "deadline", "fresh", "is_streamed", "number", "run", "waiting")
+
+    def __init__(
+        self,
+        samples: Iterable[tuple[int, Sample]],
+        deadline: float,
+        tell: Callable[[int, Verdict], None],
+        finished: Callable[[], None],
+        run: Run | None = None,
+    ) -> None:
+        self.is_streamed = run is not None
+        self.run = run or Run()
+        self.number = 0  # the driver's own
+        self.fresh = deque(samples)
+        self.deadline = deadline
+        self.waiting: dict[int, Any] = dict.fromkeys(index for index, _ in self.fresh)
+        self._tell = tell
+        self._finished = finished
+
+    def settle(self, index: int, verdict: Verdict) -> None:
+        """The first verdict for a sample counts; the last sample's ends the call."""
+        if index in self.waiting:
+            del self.waiting[index]
+            self._tell(index, verdict)
+            if not self.waiting:
+                self._finished()
+
+
+class Driver(ABC):
+    """How one mode drives requests, in one process."""
+
+    def __init__(self, clock: Clock) -> None:
+        self.pid = os.getpid()
+        self.clock = clock
+
+    @abstractmethod
+    def begin(self, call: Call) -> None:
+        """Take the call on and return at once."""
+
+    @abstractmethod
+    def abandon(self, call: Call) -> None:
+        """Nobody waits for this call any more, and nobody is told; what is in the air may still reach the cache."""
+
+    @abstractmethod
+    def close(self) -> None: ...
+
+    @abstractmethod
+    def stats(self) -> Stats: ...
+
+    def wait(self, batch: Batch, timeout: float | None) -> None:
+        """Block until the batch is done; raises TimeoutError."""
+        if not batch.done_event(self.clock).wait(timeout):
+            raise TimeoutError
+
+
+class Batch:
+    """The verdicts of one list of samples, in input order, and the future that says when all are in."""
+
+    def __init__(self, samples: list[tuple[int, Sample]], deadline: float) -> None:
+        self.future: concurrent.futures.Future[list[Verdict]] = concurrent.futures.Future()
+        self._verdicts: list[Verdict | None] = [None] * len(samples)
+        self._done: Event | None = None
+        self.call = Call(samples, deadline, self._verdicts.__setitem__, self._finish)
+        if not samples:
+            self._finish()
+
+    def done_event(self, clock: Clock) -> Event:
+        """One for all who wait, however often they ask."""
+        if self._done is None:
+            self._done = event = clock.event()
+            self.future.add_done_callback(lambda _: event.set())
+        return self._done
+
+    def _finish(self) -> None:
+        with contextlib.suppress(concurrent.futures.InvalidStateError):  # cancelled while the last verdict came
+            self.future.set_result(self._verdicts)  # type: ignore[arg-type]  # every place is filled by now
+
+
+class WouldBlock(BaseException):
+    """A rubric waits for another judge on the very thread that would have to do the work.
+
+    Not an Exception: it passes through the rubric to the driver, which reads such a rubric's replies in other threads.
+    """
+
+
+#: `here` is True in a thread that must never wait for a judge.
+never_waits = threading.local()
+
+
+def check_may_wait() -> None:
+    if getattr(never_waits, "here", False):
+        raise WouldBlock
+
+
+class Pending:
+    """A batch that is being judged. `waited` is how long `result` has blocked its callers so far."""
+
+    def __init__(self, batch: Batch, driver: Driver, blocked: Callable[[float], None]) -> None:
+        self.waited = 0.0
+        self._batch = batch
+        self._driver = driver
+        self._blocked = blocked
+
+    def done(self) -> bool:
+        return self._batch.future.done()
+
+    def cancel(self) -> None:
+        """Stop asking for this batch; replies already in the air still reach the cache while the judge is open."""
+        if self._batch.future.cancel():
+            self._driver.abandon(self._batch.call)
+
+    def result(self, timeout: float | None = None) -> list[Verdict]:
+        """The verdicts in input order. A TimeoutError leaves the batch as it is: ask again."""
+        if self._driver.pid != os.getpid():
+            raise RewardcoreError(
+                f"this batch was submitted in process {self._driver.pid}; submit it in this one again"
+            )
+        future, clock = self._batch.future, self._driver.clock
+        if not future.done():
+            started = clock.now()
+            try:
+                check_may_wait()
+                self._driver.wait(self._batch, timeout)
+            except TimeoutError:
+                raise TimeoutError(f"the batch was not judged within {timeout} s; it goes on") from None
+            except BaseException:
+                self.cancel()
+                raise
+            finally:
+                seconds = clock.now() - started
+                self.waited += seconds
+                self._blocked(seconds)
+        return future.result()
+
+    async def wait_in_loop(self) -> list[Verdict]:
+        """`result` for a running loop; cancelling it cancels the batch."""
+        try:
+            return await asyncio.wrap_future(self._batch.future)
+        except asyncio.CancelledError:
+            self.cancel()
+            raise

@@ -1,0 +1,298 @@
+"""Replies that were paid for once: in memory (LRU) or in a SQLite file that several processes share.
+
+Stored are raw replies, never verdicts, so that a better parser can read old replies; and only whole ones: the engine
+puts no failure, refusal or truncated reply here. Look-ups are made in place; writes go to a thread that commits them
+in batches, and are on disk when `close()` returns. A cache that breaks in mid-run warns once and steps aside. No
+connection crosses a fork: SQLite's locks would not.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import queue
+import sqlite3
+import threading
+import time
+import weakref
+from collections import OrderedDict
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Protocol
+
+import orjson
+
+from ..failures import CacheError
+from ..reply import Reply
+
+log = logging.getLogger("rewardcore")
+
+_APPLICATION_ID = 0x52574443  # "RWDC"
+_VERSION = 1
+#: What went into a key stands apart, for people: it is ten times a reply's size, and look-ups want small rows.
+_SCHEMA = (
+    "CREATE TABLE replies (key BLOB PRIMARY KEY, text TEXT NOT NULL, usage TEXT, stored_at REAL NOT NULL) "
+    "WITHOUT ROWID",
+    "CREATE TABLE materials (key BLOB PRIMARY KEY, material BLOB NOT NULL)",
+)
+#: How long another process may keep the file to itself; asked again and again, so that a fork need not wait for it.
+BUSY_SECONDS = 30.0
+_TRY_SECONDS = 0.2
+#: How long the writer gathers rows before it commits them: what a SIGKILL can lose, besides what is in flight.
+_GATHER_SECONDS = 0.02
+_BATCH = 500
+
+Row = tuple[bytes, str, str | None, float, bytes]
+
+
+class Cache(Protocol):
+    """What a caller may bring. Whatever it raises fails the sample that it was asked for."""
+
+    def get(self, key: bytes) -> Reply | None: ...
+
+    def put(self, key: bytes, reply: Reply, material: bytes) -> None: ...
+
+    def close(self) -> None: ...
+
+
+class MemoryCache:
+    """The latest `size` replies of this process; closing a judge does not empty it."""
+
+    def __init__(self, size: int = 10_000) -> None:
+        self._size = size
+        self._replies: OrderedDict[bytes, Reply] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def get(self, key: bytes) -> Reply | None:
+        with self._lock:
+            reply = self._replies.get(key)
+            if reply is not None:
+                self._replies.move_to_end(key)
+            return reply
+
+    def put(self, key: bytes, reply: Reply, material: bytes) -> None:
+        with self._lock:
+            self._replies[key] = reply
+            self._replies.move_to_end(key)
+            if len(self._replies) > self._size:
+                self._replies.popitem(last=False)
+
+    def close(self) -> None:
+        pass
+
+
+class SqliteCache:
+    """One file, write-ahead logged. Opening it proves that it can be written, or raises CacheError."""
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self.path = Path(path).absolute()  # the writer opens it later, and the process may have moved
+        self._reading, self._writing = threading.RLock(), threading.RLock()
+        self._reader: sqlite3.Connection | None = None
+        self._write_connection: sqlite3.Connection | None = None
+        self._broken: Exception | None = None
+        self._begin()
+        try:
+            self._reader = _connect(self.path, prove=True)
+        except (sqlite3.Error, OSError) as error:
+            raise CacheError(f"cache {self.path}: {error}; name another file") from error
+        _open_caches.add(self)
+
+    def _begin(self) -> None:
+        self._unwritten: dict[bytes, Reply] = {}
+        self._rows: queue.SimpleQueue[Row | None] = queue.SimpleQueue()
+        self._writer: threading.Thread | None = None
+
+    def get(self, key: bytes) -> Reply | None:
+        reply = self._unwritten.get(key)  # first: a row leaves it only once it is in the file
+        if reply is not None or self._broken is not None:
+            return reply
+        try:
+            with self._reading:
+                self._reader = self._reader or _connect(self.path)
+                found = self._reader.execute("SELECT text, usage FROM replies WHERE key = ?", (key,)).fetchone()
+            return Reply(found[0], orjson.loads(found[1]) if found[1] else None) if found else None
+        except (sqlite3.Error, OSError, ValueError) as error:
+            self._step_aside(error)
+            return None
+
+    def put(self, key: bytes, reply: Reply, material: bytes) -> None:
+        if self._broken is not None:
+            return
+        with self._reading:  # judges in several threads may share a cache, and their first rows one writer
+            if self._writer is None:
+                self._writer = threading.Thread(
+                    target=self._write, args=(self._rows,), name="rewardcore-cache", daemon=True
+                )
+                self._writer.start()
+            usage = orjson.dumps(reply.usage).decode() if reply.usage else None
+            self._unwritten[key] = reply
+            self._rows.put((key, reply.text, usage, time.time(), material))
+
+    def flush(self) -> None:
+        """Every row is on disk, or a warning says how many are not."""
+        with self._reading:
+            writer, self._writer = self._writer, None
+            rows, self._rows = self._rows, queue.SimpleQueue()
+        if writer is not None:
+            rows.put(None)
+            writer.join()
+
+    def close(self) -> None:
+        self.flush()
+        self._broken = self._broken or ValueError("it is closed")  # whatever comes later starts no thread
+        self._let_go()
+        _open_caches.discard(self)
+
+    def _let_go(self) -> None:
+        with self._reading, self._writing:
+            for connection in (self._reader, self._write_connection):
+                if connection is not None:
+                    connection.close()
+            self._reader = self._write_connection = None
+
+    def _write(self, rows: queue.SimpleQueue[Row | None]) -> None:
+        for batch in _batches(rows):
+            try:
+                if self._broken is None:
+                    self._commit(batch)
+            except (sqlite3.Error, OSError, ValueError) as error:
+                self._step_aside(error)
+            for row in batch:
+                self._unwritten.pop(row[0], None)
+
+    def _commit(self, batch: list[Row]) -> None:
+        give_up = time.monotonic() + BUSY_SECONDS
+        while True:
+            try:
+                with self._writing:
+                    connection = self._write_connection = self._write_connection or _connect(self.path)
+                    with connection:  # commits, or rolls back: a lock left behind would stop every other process
+                        connection.execute("BEGIN IMMEDIATE")
+                        replies = [(key, text, usage, stored_at) for key, text, usage, stored_at, _ in batch]
+                        connection.executemany("INSERT OR REPLACE INTO replies VALUES (?, ?, ?, ?)", replies)
+                        materials = [(key, material) for key, *_, material in batch]
+                        connection.executemany("INSERT OR REPLACE INTO materials VALUES (?, ?)", materials)
+                return
+            except sqlite3.OperationalError as error:
+                if not _is_busy(error) or time.monotonic() > give_up:
+                    raise
+
+    def _step_aside(self, error: Exception) -> None:
+        with self._reading:  # the reader and the writer may notice at the same moment
+            first = self._broken is None
+            self._broken = self._broken or error
+        if first:
+            lost = len(self._unwritten)
+            log.warning(
+                "cache %s: %s; judging goes on without it: %d replies are not on disk, and new ones are not kept",
+                self.path, error, lost,
+            )  # fmt: skip
+
+    def rows(self, key_prefix: str = "", newest: int = 20) -> list[tuple[str, str, bytes, float]]:
+        """(key, text, material, stored_at) of the newest replies whose key begins so; for people, not for judges."""
+        statement = (
+            "SELECT lower(hex(key)), text, material, stored_at FROM replies JOIN materials USING (key) "
+            "WHERE lower(hex(key)) LIKE ? || '%' ORDER BY stored_at DESC LIMIT ?"
+        )
+        with self._reading:
+            self._reader = self._reader or _connect(self.path)
+            return self._reader.execute(statement, (key_prefix.lower(), newest)).fetchall()
+
+
+_open_caches: weakref.WeakSet[SqliteCache] = weakref.WeakSet()
+_held: list[SqliteCache] = []
+
+
+def _hold_caches() -> None:
+    """Before a fork: nobody is at work on a file, and no connection to it is open."""
+    _held.extend(_open_caches)
+    for cache in _held:
+        cache._reading.acquire()
+        cache._writing.acquire()
+        cache._let_go()
+
+
+def _release_caches() -> None:
+    for cache in _held:
+        cache._writing.release()
+        cache._reading.release()
+    _held.clear()
+
+
+def _release_caches_in_child() -> None:
+    for cache in _held:
+        cache._begin()  # the rows that were waiting are the parent's to write
+    _release_caches()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(before=_hold_caches, after_in_parent=_release_caches, after_in_child=_release_caches_in_child)
+
+
+def _batches(rows: queue.SimpleQueue[Row | None]) -> Iterator[list[Row]]:
+    """Rows in batches until the None that `flush` puts last."""
+    open_ended = True
+    while open_ended:
+        gathered = [rows.get()]
+        if rows.empty():
+            time.sleep(_GATHER_SECONDS)
+        while len(gathered) < _BATCH and not rows.empty():
+            gathered.append(rows.get())
+        batch = [row for row in gathered if row is not None]
+        open_ended = len(batch) == len(gathered)
+        yield batch
+
+
+def _connect(path: Path, *, prove: bool = False) -> sqlite3.Connection:
+    connection = sqlite3.connect(path, timeout=_TRY_SECONDS, isolation_level=None, check_same_thread=False)
+    try:
+        _prepare(connection, prove)
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+def _prepare(connection: sqlite3.Connection, prove: bool) -> None:
+    # Turning a new file to WAL ignores the busy time-out, so processes that open it together must take turns.
+    give_up = time.monotonic() + BUSY_SECONDS
+    while True:
+        try:
+            prove |= _check(connection)  # before anything is changed: the file may be another program's
+            connection.execute("PRAGMA journal_mode = WAL")
+            connection.execute("PRAGMA synchronous = NORMAL")
+            if prove:  # that it can be written
+                connection.execute("BEGIN IMMEDIATE")
+                if _check(connection):
+                    for table in _SCHEMA:
+                        connection.execute(table)
+                    connection.execute(f"PRAGMA application_id = {_APPLICATION_ID}")
+                    connection.execute(f"PRAGMA user_version = {_VERSION}")
+                connection.execute("COMMIT")
+            return
+        except sqlite3.OperationalError as error:
+            if not _is_busy(error) or time.monotonic() > give_up:
+                raise
+            connection.rollback()
+            time.sleep(0.02)
+
+
+def _is_busy(error: sqlite3.OperationalError) -> bool:
+    return "locked" in str(error) or "busy" in str(error)
+
+
+def _check(connection: sqlite3.Connection) -> bool:
+    """True for a new, empty file; raises where the file is not ours."""
+    (tables,) = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
+    (identity,) = connection.execute("PRAGMA application_id").fetchone()
+    (version,) = connection.execute("PRAGMA user_version").fetchone()
+    if not tables and not identity:
+        return True
+    if identity != _APPLICATION_ID:
+        raise sqlite3.DatabaseError("this is the database of another program")
+    if version != _VERSION:
+        raise sqlite3.DatabaseError(
+            f"it was written by another version of rewardcore (format {version}), and may be deleted if its replies "
+            "can be paid again"
+        )
+    return False

@@ -1,0 +1,215 @@
+"""The driver on an event loop: many requests at once, while the caller's thread does its own work.
+
+A worker is a task that has a request in flight, and nothing else: it is hired for a flight, goes on to the next one
+there is, and leaves when there is none. So the number of tasks is the number of requests in flight, by construction.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import threading
+from collections import deque
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+from ...calls import Call, Driver, WouldBlock
+from ...clock import Clock
+from ...failures import Failure, RewardcoreError
+from ...reply import Answer, Reply
+from ...rubrics.rubric import grade
+from ...stats import Stats
+from ..cache import Cache
+from ..engine import Aside, Engine, Flight, GiveUp
+from ..transports import Transport
+from .loop_thread import LoopThread, shut_down
+
+
+class LoopDriver(Driver):
+    """`open_transport` is called on the loop, with the first request; `thread` is released at the end."""
+
+    def __init__(
+        self,
+        clock: Clock,
+        engine: Engine,
+        open_transport: Callable[[], Transport],
+        close_cache: Callable[[Cache | None], None],
+        thread: LoopThread,
+    ) -> None:
+        super().__init__(clock)
+        self.engine = engine
+        self._open_transport = open_transport
+        self._close_cache = close_cache
+        self._thread = thread
+        self.loop = thread.loop
+        self._transport: Transport | None = None
+        self._workers: dict[asyncio.Task[None], Flight | None] = {}
+        self._aside: ThreadPoolExecutor | None = None  # where a rubric may wait for another judge
+        self._asides: dict[asyncio.Task[None], None] = {}
+        self._alarm: asyncio.TimerHandle | None = None
+        self._alarm_at = math.inf
+        self._posted: deque[tuple[Callable[[Call], None], Call]] = deque()
+        self._posting = threading.Lock()
+        self._closed = False
+
+    # Called from any thread.
+
+    def begin(self, call: Call) -> None:
+        if not self._post(self.engine.open, call):
+            raise RewardcoreError("this judge is closed; open another")
+
+    def abandon(self, call: Call) -> None:
+        self._post(self._abandon, call)
+
+    def stats(self) -> Stats:
+        return self.engine.stats.snapshot()
+
+    def close(self) -> None:
+        with self._posting:  # what was posted before is read before; nothing can be posted after
+            self._closed = True
+        self._thread.run(self.shut())
+        self._thread.release()
+        if self._aside is not None:
+            shut_down(self._aside)
+        self._close_cache(self.engine.cache)
+
+    def _post(self, action: Callable[[Call], None], call: Call) -> bool:
+        """One wake-up of the loop for however many calls have gathered."""
+        with self._posting:
+            if self._closed:
+                return False
+            self._posted.append((action, call))
+            if len(self._posted) == 1:
+                self.loop.call_soon_threadsafe(self._read_post)
+            return True
+
+    # Called on the loop.
+
+    def _read_post(self) -> None:
+        with self._posting:
+            posted, self._posted = self._posted, deque()
+        for action, call in posted:
+            action(call)
+        self._pump()
+
+    def _abandon(self, call: Call) -> None:
+        self.engine.abandon(call, self.clock.now())
+
+    def _pump(self) -> None:
+        """Do what the engine says until it says when to ask again."""
+        while (flight := self._step()) is not None:
+            task = self.loop.create_task(self._work(flight))
+            self._workers[task] = flight
+            flight.carrier = task
+            task.add_done_callback(self._left)
+
+    def _step(self) -> Flight | None:
+        """The next flight to carry; or None, with the alarm set for when there may be one."""
+        while True:
+            step = self.engine.take(self.clock.now())
+            if isinstance(step, Flight):
+                return step
+            if isinstance(step, GiveUp):
+                step.flight.carrier.cancel()
+            elif isinstance(step, Aside):
+                task = self.loop.create_task(self._go_aside(step))
+                self._asides[task] = None
+                task.add_done_callback(self._asides.pop)
+            else:
+                self._set_alarm(step)
+                return None
+
+    def _set_alarm(self, seconds: float) -> None:
+        at = self.clock.now() + seconds
+        if at >= self._alarm_at and seconds < math.inf:
+            return  # it rings before, and is set again then
+        if self._alarm is not None:
+            self._alarm.cancel()
+        self._alarm = None if seconds == math.inf else self.loop.call_later(seconds, self._ring)
+        self._alarm_at = at
+
+    def _ring(self) -> None:
+        self._alarm, self._alarm_at = None, math.inf
+        self._pump()
+
+    async def _work(self, flight: Flight) -> None:
+        engine, workers, task = self.engine, self._workers, asyncio.current_task()
+        assert task is not None
+        if self._transport is None:
+            self._transport = self._open_transport()
+        send = self._transport.send
+        following: Flight | None = flight
+        while following is not None:
+            flight = following
+            try:
+                reply = await send(flight.request.body)
+                answer = reply if type(reply) is Answer else await self._grade(reply)  # type: ignore[arg-type]
+            except Failure as failure:
+                answer = Answer(failure=failure)
+            except asyncio.CancelledError:
+                if not flight.given_up or self._closed:
+                    raise
+                task.uncancel()
+                answer = None
+            except Exception as error:
+                answer = Answer(failure=Failure(f"{type(error).__name__}: {error}"))
+            workers[task] = None
+            if answer is None:
+                engine.gone(flight)
+            else:
+                engine.settle(flight, answer, self.clock.now())
+            if (following := self._step()) is not None:
+                workers[task] = following
+                following.carrier = task
+                if not engine.is_full:
+                    self._pump()
+
+    def _left(self, task: asyncio.Task[None]) -> None:
+        """A worker has left; if it still had a flight, it was ended before it began, or by a defect."""
+        flight = self._workers.pop(task)
+        error = None if task.cancelled() else task.exception()
+        if flight is None:
+            return
+        if error is None:
+            self.engine.gone(flight)
+        else:
+            failure = Failure(f"{type(error).__name__}: {error}")
+            self.engine.settle(flight, Answer(failure=failure), self.clock.now())
+        if not self._closed:
+            self._pump()
+
+    async def _grade(self, reply: Reply) -> Answer:
+        if self._aside is None:
+            try:
+                return grade(self.engine.rubric, reply)
+            except WouldBlock:
+                pass
+            except BaseException as error:  # an interruption of the rubric's own making
+                return Answer(reply, failure=Failure(f"the rubric's parse raised {type(error).__name__}: {error}"))
+        answer: Answer = await self._in_thread(lambda: grade(self.engine.rubric, reply))
+        return answer
+
+    async def _go_aside(self, aside: Aside) -> None:
+        aside.then(await self._in_thread(aside.work))
+        self._pump()
+
+    def _in_thread(self, work: Callable[[], Any]) -> asyncio.Future[Any]:
+        """As many threads as there may be requests: each may have to wait for another judge."""
+        if self._aside is None:
+            self._aside = ThreadPoolExecutor(self.engine.limit.ceiling, thread_name_prefix="rewardcore-rubric")
+        return self.loop.run_in_executor(self._aside, work)
+
+    async def shut(self) -> None:
+        self._closed = True
+        if self._alarm is not None:
+            self._alarm.cancel()
+        self.engine.close(self.clock.now())
+        tasks = [*self._workers, *self._asides]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        await asyncio.sleep(0)  # their callbacks
+        if self._transport is not None:
+            await self._transport.close()
+            await asyncio.sleep(0)  # closed transports let go of their sockets in the next turn of the loop

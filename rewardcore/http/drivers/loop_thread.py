@@ -1,0 +1,88 @@
+"""One event loop in one daemon thread per process, shared by every judge that needs one and gone with the last of them.
+
+Calls come in from any thread, also from inside another running loop. After a fork the child knows nothing of the
+parent's loop, which its judge keeps alive there, so that no finaliser touches the parent's sockets; it starts its own.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import concurrent.futures
+import contextlib
+import os
+import threading
+from collections.abc import Coroutine
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, TypeVar
+
+from ...calls import never_waits
+from ...clock import Clock
+
+T = TypeVar("T")
+
+#: How long a thread that nothing can interrupt is waited for: one that looks up a name, or that a rubric holds up.
+_PATIENCE_SECONDS = 2.0
+
+_lock = threading.Lock()
+_loops: dict[Clock, LoopThread] = {}
+
+
+class LoopThread:
+    """Use `acquire` and `release`; every judge that acquired it releases it once."""
+
+    def __init__(self, clock: Clock) -> None:
+        self.loop = clock.new_event_loop()
+        self._clock = clock
+        self._users = 0
+        self._executor = ThreadPoolExecutor(thread_name_prefix="rewardcore-aside")
+        self.loop.set_default_executor(self._executor)
+        self._thread = threading.Thread(target=self._run, name="rewardcore-loop", daemon=True)
+        self._thread.start()
+
+    @classmethod
+    def acquire(cls, clock: Clock) -> LoopThread:
+        with _lock:
+            found = _loops.get(clock) or _loops.setdefault(clock, cls(clock))
+            found._users += 1
+            return found
+
+    def release(self) -> None:
+        with _lock:
+            self._users -= 1
+            if self._users:
+                return
+            _loops.pop(self._clock, None)
+        self.loop.call_soon_threadsafe(self.loop.stop)
+        self._thread.join()
+
+    def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
+        """Run to the end, from another thread."""
+        future: concurrent.futures.Future[T] = asyncio.run_coroutine_threadsafe(coroutine, self.loop)
+        return future.result()
+
+    def _run(self) -> None:
+        asyncio.set_event_loop(self.loop)
+        never_waits.here = True
+        try:
+            self.loop.run_forever()
+            self.loop.run_until_complete(self.loop.shutdown_asyncgens())
+            shut_down(self._executor)
+        finally:
+            self.loop.close()
+
+
+def shut_down(executor: ThreadPoolExecutor) -> None:
+    closer = threading.Thread(target=executor.shutdown, kwargs={"cancel_futures": True}, daemon=True)
+    with contextlib.suppress(RuntimeError):  # at the interpreter's exit, which has joined them, no thread can start
+        closer.start()
+        closer.join(_PATIENCE_SECONDS)
+
+
+def _forget_the_parents_loops() -> None:
+    global _lock
+    _lock = threading.Lock()
+    _loops.clear()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget_the_parents_loops)

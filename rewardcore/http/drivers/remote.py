@@ -1,0 +1,298 @@
+"""`background="process"`: the loop driver lives in one spawned child, and this one passes calls and verdicts on.
+
+Only packed samples, verdicts, figures and log lines cross the pipe, so that the parent's interpreter is hardly
+disturbed. Every sample is packed by itself: one that cannot be read at the other end fails alone.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import logging
+import os
+import pickle
+import queue
+import threading
+import weakref
+from collections import deque
+from collections.abc import Callable
+from multiprocessing.connection import Connection
+from operator import attrgetter
+from types import NoneType
+from typing import Any
+
+from ...calls import Call, Driver, Run
+from ...clock import SYSTEM_CLOCK
+from ...failures import ConfigurationError, Failure, JudgeClosed, RewardcoreError, WorkerDied
+from ...reply import Answer
+from ...sample import Sample
+from ...stats import Stats
+from ...verdict import Verdict
+from ..cache import BUSY_SECONDS
+from ..processes import PATIENCE_SECONDS, READY, end, spawn
+from ..settings import Settings
+
+log = logging.getLogger("rewardcore")
+
+_GATHER_SECONDS = 0.002
+#: Verdicts a message. One large message at the end would wait for the parent's GIL at every piece that a pipe can hold.
+_PACK = 64
+_fields = attrgetter(*Sample.__slots__)
+_values = attrgetter(*Verdict.__slots__)
+
+
+class RemoteDriver(Driver):
+    """The parent's side: calls out, verdicts in. A child that dies fails its calls; the next call starts another."""
+
+    def __init__(self, settings: Settings, transport: str) -> None:
+        super().__init__(settings.clock)
+        if not isinstance(settings.cache, (str, os.PathLike, bool, NoneType)):
+            raise ConfigurationError("cache must be a path, True or None where another process judges, not an object")
+        if settings.clock is not SYSTEM_CLOCK:
+            raise ConfigurationError("clock must be the system's where another process judges")
+        settings.close_cache(settings.open_cache())  # one that cannot be used is an error here, not in the child
+        self._arguments = (settings, transport)
+        self._lock = threading.Lock()  # guards the calls and who judges them
+        self._numbers = itertools.count()
+        self._calls: dict[int, Call] = {}
+        self._runs: weakref.WeakKeyDictionary[Run, int] = weakref.WeakKeyDictionary()
+        self._before = Stats()  # of the children that are gone
+        self._stats = Stats()
+        self._asked: dict[int, threading.Event] = {}
+        self._closed = False
+        self._start()
+
+    def begin(self, call: Call) -> None:
+        with self._lock:
+            if self._closed:
+                raise RewardcoreError("this judge is closed; open another")
+            if self._reason:
+                self._stop()
+                self._start()
+            call.number = next(self._numbers)
+            self._calls[call.number] = call
+            samples, call.fresh = call.fresh, deque()
+            run = self._run_number(call.run) if call.is_streamed else None
+            self._outbox.put(lambda: _pack_call(call, samples, run))
+
+    def _run_number(self, run: Run) -> int:
+        """The child knows a stream's run by its number, and forgets it when the parent has."""
+        if (number := self._runs.get(run)) is None:
+            number = self._runs[run] = next(self._numbers)
+            weakref.finalize(run, lambda: self._post("forget", number)).atexit = False
+        return number
+
+    def abandon(self, call: Call) -> None:
+        with self._lock:
+            call.waiting.clear()
+            if self._calls.pop(call.number, None) is not None:
+                self._post("abandon", call.number)
+
+    def stats(self) -> Stats:
+        ticket, answered = next(self._numbers), threading.Event()
+        with self._lock:
+            if not self._closed and not self._reason:
+                self._asked[ticket] = answered
+                self._post("stats", ticket)
+        if ticket in self._asked:
+            answered.wait(PATIENCE_SECONDS)
+            self._asked.pop(ticket, None)
+        with self._lock:
+            return self._before + self._stats
+
+    def close(self) -> None:
+        with self._lock:
+            self._closed = True
+            self._post("close")
+        self._process.join(2 * BUSY_SECONDS + PATIENCE_SECONDS)  # it puts its cache on disk, however busy that is
+        self._stop()
+
+    def _post(self, *message: object) -> None:
+        self._outbox.put(lambda: _pack(*message))
+
+    def _start(self) -> None:
+        self._process, self._connection = spawn(_judge_here, *self._arguments)
+        self._outbox: queue.SimpleQueue[Callable[[], bytes] | None] = queue.SimpleQueue()
+        self._reason = ""  # why the child is gone
+        self._threads = [
+            threading.Thread(target=target, args=(self._connection, self._outbox), name=name, daemon=True)
+            for target, name in ((self._send, "rewardcore-send"), (self._receive, "rewardcore-receive"))
+        ]
+        for thread in self._threads:
+            thread.start()
+
+    def _stop(self) -> None:
+        self._outbox.put(None)
+        end(self._process)
+        for thread in self._threads:
+            thread.join()
+        self._connection.close()
+
+    def _send(self, connection: Connection, outbox: queue.SimpleQueue[Callable[[], bytes] | None]) -> None:
+        with contextlib.suppress(OSError):
+            while (pack := outbox.get()) is not None:
+                connection.send_bytes(pack())
+
+    def _receive(self, connection: Connection, outbox: object) -> None:
+        reason = "the process that judged this sample died; the next call starts another"
+        with contextlib.suppress(EOFError, OSError):
+            reason = "the process that judges died while it started; what it printed says why"
+            started = connection.recv_bytes()
+            reason = f"the process that judges could not start: {started.decode()}"
+            while started == READY:
+                reason = "the process that judged this sample died; the next call starts another"
+                kind, *content = pickle.loads(connection.recv_bytes())
+                getattr(self, f"_on_{kind}")(*content)
+        self._lose(reason)
+
+    def _on_log(self, level: int, message: str) -> None:
+        log.log(level, "%s", message)
+
+    def _on_stats(self, ticket: int | None, figures: Stats) -> None:
+        with self._lock:
+            self._stats.latencies.extend(figures.latencies)
+            figures.latencies = self._stats.latencies
+            self._stats = figures
+        if ticket is not None and (asked := self._asked.get(ticket)) is not None:
+            asked.set()
+
+    def _on_verdicts(self, number: int, verdicts: list[tuple[Any, ...]], figures: Stats) -> None:
+        self._on_stats(None, figures)
+        self._deliver(number, verdicts)
+
+    def _deliver(self, number: int, verdicts: list[tuple[Any, ...]]) -> None:
+        with self._lock:
+            call = self._calls.get(number)
+            if call is None:
+                return
+            for index, *values in verdicts:
+                call.settle(index, Verdict(*values))
+            if not call.waiting:
+                del self._calls[number]
+
+    def _lose(self, reason: str) -> None:
+        """The child is gone, as it should be after `close` and at no other time."""
+        failure: Failure = WorkerDied(reason)
+        with self._lock:
+            self._reason = reason
+            if self._closed:
+                failure = JudgeClosed("the judge was closed before this sample was judged")
+            self._before, self._stats = self._before + self._stats, Stats()
+            self._before.in_flight = 0
+            verdict = Answer(failure=failure).verdict()
+            for call in self._calls.values():
+                for index in sorted(call.waiting):
+                    self._before.count_failure(failure.kind)
+                    call.settle(index, verdict)
+            self._calls.clear()
+        for asked in list(self._asked.values()):
+            asked.set()
+
+
+def _pack(*message: object) -> bytes:
+    return pickle.dumps(message, pickle.HIGHEST_PROTOCOL)
+
+
+def _pack_call(call: Call, samples: deque[tuple[int, Sample]], run: int | None) -> bytes:
+    """Called in the sender's thread, so that the caller need not wait for it."""
+    rows: list[tuple[int, bytes | str]] = []
+    for index, sample in samples:
+        try:
+            rows.append((index, _pack(*_fields(sample))))
+        except Exception as error:
+            rows.append((index, f"{type(error).__name__}: {error}"))
+    return _pack("begin", call.number, rows, call.deadline, run)
+
+
+def _judge_here(connection: Connection, settings: Settings, transport: Any) -> Callable[[], None]:
+    """The child's side: the driver of the thread mode, until the pipe ends or "close" comes."""
+    from ..modes import drive_asyncio
+
+    sending = threading.Lock()
+
+    def send(*message: object, figures: bool = False) -> None:
+        """With the `figures` of this moment, and the latencies that the parent has not had yet."""
+        with sending, contextlib.suppress(OSError):
+            if figures:
+                message = (*message, driver.stats())
+                for _ in message[-1].latencies:  # type: ignore[attr-defined]
+                    driver.engine.stats.latencies.popleft()
+            connection.send_bytes(_pack(*message))
+
+    forward = _Forward()
+    log.addHandler(forward)
+    log.setLevel(logging.DEBUG)  # what is shown is for the parent to say
+    driver = drive_asyncio(settings, transport)
+    calls: dict[int, Call] = {}
+    runs: dict[int, Run] = {}
+
+    def begin(number: int, rows: list[tuple[int, bytes | str]], deadline: float, run: int | None) -> None:
+        verdicts: list[tuple[Any, ...]] = []
+
+        def flush() -> None:
+            if verdicts:
+                send("verdicts", number, verdicts.copy(), figures=True)
+                verdicts.clear()
+
+        def tell(index: int, verdict: Verdict) -> None:
+            verdicts.append((index, *_values(verdict)))
+            if len(verdicts) >= _PACK:
+                flush()
+            elif len(verdicts) == 1 and run is not None:
+                driver.loop.call_later(_GATHER_SECONDS, flush)
+
+        def finished() -> None:
+            calls.pop(number, None)
+            flush()
+
+        samples = []
+        for index, packed in rows:
+            try:
+                samples.append((index, Sample(*pickle.loads(packed))))  # type: ignore[arg-type]
+            except Exception as error:
+                why = packed if isinstance(packed, str) else f"{type(error).__name__}: {error}"
+                failure = Failure(f"extra must reach the process that judges, and be read there: {why}")
+                verdicts.append((index, *_values(Answer(failure=failure).verdict())))
+        flush()
+        if samples:  # one clock for all processes
+            shared = None if run is None else runs.setdefault(run, Run())
+            calls[number] = call = Call(samples, deadline, tell, finished, shared)
+            driver.begin(call)
+
+    def work() -> None:
+        forward.connect(send)
+        try:
+            while True:
+                kind, *content = pickle.loads(connection.recv_bytes())
+                if kind == "begin":
+                    begin(*content)
+                elif kind == "abandon" and (call := calls.pop(content[0], None)) is not None:
+                    driver.abandon(call)
+                elif kind == "forget":
+                    runs.pop(content[0], None)
+                elif kind == "stats":
+                    send("stats", content[0], figures=True)
+                elif kind == "close":
+                    return
+        finally:
+            driver.close()
+            send("stats", None, figures=True)  # the last figures, for whoever asks later
+
+    return work
+
+
+class _Forward(logging.Handler):
+    """The child's log lines are the parent's to show; the first ones wait until it listens."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._early: list[tuple[object, ...]] = []
+        self._send: Callable[..., None] | None = None
+
+    def connect(self, send: Callable[..., None]) -> None:
+        self._send = send
+        for message in self._early:
+            send(*message)
+
+    def emit(self, record: logging.LogRecord) -> None:
+        (self._send or (lambda *message: self._early.append(message)))("log", record.levelno, record.getMessage())

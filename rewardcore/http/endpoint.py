@@ -1,0 +1,151 @@
+"""An endpoint: where a judge model answers, and with which sampling parameters. It never holds a key.
+
+The key is read from the environment, by the name kept here, when a judge opens its connections.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import ssl
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+from urllib.parse import urlsplit
+
+from ..failures import ConfigurationError
+from .secrets import Mask, Secret
+
+#: How long a connection may take to come up, whatever the client; the deadline bounds everything after it.
+CONNECT_SECONDS = 10.0
+_RESERVED = ("model", "messages", "stream")
+_HEADER_NAME = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
+
+
+@dataclass(frozen=True)
+class Endpoint:
+    """An OpenAI-compatible base URL, a model name and the *name* of the variable that holds the key.
+
+    `extra_body` carries what a server understands beyond the standard, such as vLLM's `structured_outputs`. `ca_file`
+    holds the certificates to trust in place of the machine's own.
+    """
+
+    base_url: str
+    model: str
+    api_key_env: str | None = "OPENAI_API_KEY"
+    temperature: float = 0.0
+    max_tokens: int = 1024
+    extra_body: Mapping[str, Any] | None = None
+    headers: Mapping[str, str] | None = field(default=None, repr=False)
+    ca_file: str | os.PathLike[str] | None = None
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "base_url", _checked_url(self.base_url))
+        if not isinstance(self.model, str) or not self.model.strip():
+            raise ConfigurationError("model must be the name the endpoint serves; GET base_url + /models lists them")
+        name = self.api_key_env
+        if name and not (isinstance(name, str) and name.isidentifier()):  # not shown: it may be the key itself
+            raise ConfigurationError("api_key_env must be the name of a variable, as OPENAI_API_KEY, not the key")
+        is_number = isinstance(self.temperature, int | float) and not isinstance(self.temperature, bool)
+        if not is_number or not 0.0 <= self.temperature <= 2.0:
+            raise ConfigurationError(f"temperature must be a number from 0 to 2, not {self.temperature!r}")
+        object.__setattr__(self, "temperature", float(self.temperature))  # 0 and 0.0 are one request with one key
+        if type(self.max_tokens) is not int or self.max_tokens < 1:
+            raise ConfigurationError(f"max_tokens must be a whole number above 0, not {self.max_tokens!r}")
+        if not isinstance(self.extra_body, Mapping | None):
+            raise ConfigurationError(f"extra_body must be a mapping, not {type(self.extra_body).__name__}")
+        for name in _RESERVED:
+            if name in (self.extra_body or {}):
+                raise ConfigurationError(f"extra_body must not set {name!r}: the judge sets it")
+        if self.headers is not None:
+            object.__setattr__(self, "headers", {name: _secret(name, self.headers[name]) for name in self.headers})
+        if self.ca_file is not None:
+            self.ssl_context()  # a file that cannot be used is an error now
+
+    @property
+    def url(self) -> str:
+        return self.base_url + "/chat/completions"
+
+    @property
+    def host(self) -> str:
+        """Host and port, for messages."""
+        parts = urlsplit(self.base_url)
+        port = parts.port or (443 if parts.scheme == "https" else 80)
+        return f"{parts.hostname}:{port}"
+
+    def ssl_context(self) -> ssl.SSLContext:
+        """What every client verifies with: `ca_file`, or SSL_CERT_FILE and SSL_CERT_DIR, or what the machine trusts."""
+        if self.ca_file is None and not self.base_url.startswith("https:"):
+            return ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)  # never used, and quickly made
+        paths = ssl.get_default_verify_paths()
+        file = self.ca_file
+        if file is None and not (paths.cafile or paths.capath):
+            import certifi
+
+            file = certifi.where()
+        try:
+            return ssl.create_default_context(cafile=file)
+        except (OSError, ssl.SSLError) as error:
+            raise ConfigurationError(f"ca_file {file} must be a file of PEM certificates: {error}") from None
+
+    def mask(self) -> Mask:
+        """Hides the key, and every word of the caller's own headers, which may hold another: not only "Bearer …"."""
+        words = [word for value in (self.headers or {}).values() for word in value.split()]
+        return Mask([self.api_key() or "", *words])
+
+    def parameters(self) -> dict[str, Any]:
+        """The request body without its messages."""
+        body = {"model": self.model, "temperature": self.temperature, "max_tokens": self.max_tokens}
+        return {**body, **(self.extra_body or {})}
+
+    def api_key(self) -> Secret | None:
+        """The key from the environment; None where the variable is not set, as endpoints without keys allow."""
+        value = os.environ.get(self.api_key_env, "").strip() if self.api_key_env else ""
+        if not value:
+            return None
+        if not (value.isascii() and value.isprintable()):
+            raise ConfigurationError(f"{self.api_key_env} holds characters that no header can carry; set it again")
+        return Secret(value)
+
+    def request_headers(self) -> dict[str, str]:
+        headers = {"Content-Type": "application/json", "Accept": "application/json", "Accept-Encoding": "identity"}
+        if key := self.api_key():
+            headers["Authorization"] = Secret(f"Bearer {key}")
+        own = self.headers or {}
+        overridden = {name.lower() for name in own}
+        return {name: value for name, value in headers.items() if name.lower() not in overridden} | dict(own)
+
+
+def _secret(name: str, value: object) -> Secret:
+    if not isinstance(name, str) or not _HEADER_NAME.fullmatch(name):
+        raise ConfigurationError(f"headers: {name!r} is no name of a header")
+    if not isinstance(value, str) or not (value.isascii() and value.isprintable()):
+        raise ConfigurationError(f"headers[{name!r}] must be one line of plain ASCII text")
+    return Secret(value)
+
+
+def _checked_url(base_url: str) -> str:
+    if not isinstance(base_url, str):
+        raise ConfigurationError(f"base_url must be a text such as http://127.0.0.1:8000/v1, not {type(base_url)}")
+    if "@" in base_url:  # before anything that would show a part of the URL: it may hold a password
+        raise ConfigurationError("base_url must not hold user info (user:password@); put the key into a variable")
+    if "?" in base_url or "#" in base_url:
+        raise ConfigurationError("base_url must end with its path: parameters go into extra_body or headers")
+    try:
+        parts = urlsplit(base_url.strip())
+        port = parts.port
+    except ValueError as error:
+        raise ConfigurationError(f"base_url is not a URL: {error}") from None
+    if parts.scheme not in ("http", "https"):
+        raise ConfigurationError(f"base_url must begin with http:// or https://, not {parts.scheme or base_url!r}")
+    if "@" in parts.netloc:  # not shown: it may hold a password
+        raise ConfigurationError("base_url must not hold a user or password; pass them in headers")
+    if not parts.hostname or port == 0:
+        raise ConfigurationError(f"base_url {base_url!r} names no host and port to connect to")
+    path = parts.path.rstrip("/")
+    if path.endswith("/chat/completions"):
+        raise ConfigurationError("base_url must end before /chat/completions, as in http://127.0.0.1:8000/v1")
+    if not path:
+        wanted = f"{parts.scheme}://{parts.netloc}/v1"
+        raise ConfigurationError(f"base_url {base_url!r} has no path; most endpoints want {wanted}")
+    return f"{parts.scheme}://{parts.netloc}{path}"

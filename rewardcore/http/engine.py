@@ -1,0 +1,407 @@
+"""Everything the HTTP judges decide, in one place and without IO: a driver only does take, send, settle, gone.
+
+A call brings samples. `take` makes flights of them (requests to put on the wire), unless the cache or an identical
+flight answers them; it also says which flight to give up. `settle` takes an attempt's answer, and either parks the
+flight for another or hands its verdict to every seat on it.
+
+The engine owns a request's whole life. While anybody sits on it, it is wanted. When the last seat is left it is late:
+nobody waits, but its reply may still be shared or cached, for a while, and as long as nobody needs its place. When
+it is given up it is forgotten first and cancelled then, so that nobody can take a seat on a dying flight; its
+permit is free when the driver says that it is gone.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+import random
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, NamedTuple
+
+from ..calls import Call, WouldBlock
+from ..failures import DeadlinePassed, Disconnected, Failure, JudgeClosed, RateLimited
+from ..reply import Answer, Reply
+from ..rubrics import Rubric
+from ..rubrics.rubric import grade
+from ..sample import Sample
+from ..stats import Stats
+from .cache import Cache
+from .limit import Limit
+from .request import Request, RequestBuilder
+from .retry import Breaker, RetryBudget, may_retry, retry_delay
+from .timetable import Timetable
+
+log = logging.getLogger("rewardcore")
+
+#: How long a request may outlive the last call that wanted it.
+LATE_SECONDS = 30.0
+#: How many samples are looked at in a row: enough to keep the caches warm, few enough to let an event loop breathe.
+_AHEAD = 32
+
+
+@dataclass(slots=True, eq=False)
+class Flight:
+    """A request and everyone who waits for its reply. The first to get a verdict pays: `unpaid` counts attempts."""
+
+    request: Request
+    seats: dict[tuple[Call, int], None]
+    attempts: int = 0
+    unpaid: int = 0
+    failures: tuple[Failure, ...] = ()
+    failure: Failure | None = None
+    sent_at: float = 0.0
+    latency: float = 0.0
+    number: int = 0
+    in_the_air: bool = False
+    given_up: bool = False
+    carrier: Any = None  # the driver's own
+
+    @property
+    def deadline(self) -> float:
+        """When the last of its seats gives up."""
+        return max((call.deadline for call, _ in self.seats), default=-math.inf)
+
+
+class GiveUp(NamedTuple):
+    """The driver shall end this flight, and say when it is gone."""
+
+    flight: Flight
+
+
+class Aside(NamedTuple):
+    """What a rubric does while it waits for another judge: `work` in another thread, `then` with its result here."""
+
+    work: Callable[[], Any]
+    then: Callable[[Any], None]
+
+
+@dataclass(slots=True)
+class Engine:
+    builder: RequestBuilder
+    rubric: Rubric
+    cache: Cache | None
+    limit: Limit
+    budget: RetryBudget
+    mask: Callable[[str], str] = str
+    stats: Stats = field(default_factory=Stats)
+    breaker: Breaker = field(default_factory=Breaker)
+    uniform: Callable[[], float] = random.random
+    _calls: deque[Call] = field(default_factory=deque)  # with samples that were not looked at yet
+    _open: dict[Call, None] = field(default_factory=dict)
+    _flights: dict[bytes, Flight] = field(default_factory=dict)  # whom a sample may join
+    _ready: deque[Flight] = field(default_factory=deque)
+    _parked: Timetable[Flight] = field(default_factory=lambda: Timetable(lambda flight: flight.seats))
+    _deadlines: Timetable[Call] = field(default_factory=lambda: Timetable(lambda call: call.waiting))
+    _late: dict[Flight, float] = field(default_factory=dict)  # until when, the earliest first
+    _dying: int = 0
+    _asides: deque[Aside] = field(default_factory=deque)
+    _draws: set[tuple[bytes, int]] = field(default_factory=set)
+    _quiet_until: float = -math.inf
+    _independent: bool = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._independent = bool(getattr(self.rubric, "independent", False))
+
+    def open(self, call: Call) -> None:
+        if self.breaker.failure is not None and not call.run.has_begun and not self._open:
+            self.breaker.close()
+        call.run.has_begun = True
+        if call.waiting:
+            call.run.open_calls += 1
+            self._open[call] = None
+            self._calls.append(call)
+            self._deadlines.add(call.deadline, call)
+
+    @property
+    def is_full(self) -> bool:
+        """Every place is taken by a request that somebody waits for: there is nothing to take before one is settled."""
+        return self.stats.in_flight >= self.limit.current and not self._late
+
+    def take(self, now: float) -> Flight | GiveUp | Aside | float:
+        """The next flight to send, or one to give up; or the seconds until there may be one, infinity for never."""
+        while self._deadlines.next() <= now:
+            self._expire(self._deadlines.pop(), now)
+        if self._late:
+            oldest = next(iter(self._late))
+            if self._late[oldest] <= now:
+                return self._give_up(oldest)
+        if now < self._quiet_until and self.breaker.failure is None:
+            return self._until_something(now, self._quiet_until if self._open else math.inf)
+        ready = self._due(now)
+        if self._asides:
+            return self._asides.popleft()
+        if not ready:
+            return 0.0 if self._calls else self._until_something(now, self._next_retry(now))
+        if self.stats.in_flight < self.limit.current:
+            return self._depart(ready.popleft(), now)
+        if self._late and self.limit.current - (self.stats.in_flight - self._dying) < len(ready):
+            return self._give_up(next(iter(self._late)))
+        return self._until_something(now, math.inf)
+
+    def settle(self, flight: Flight, answer: Answer, now: float) -> None:
+        """An attempt is over; `answer` is its outcome."""
+        self._landed(flight)
+        flight.latency = now - flight.sent_at
+        failure, reply = answer.failure, answer.said
+        if reply is not None:
+            self.stats.arrived(flight.latency, reply.usage)
+            tokens = reply.usage.get("completion_tokens") if reply.usage else None
+            self.limit.succeeded(flight.number, flight.latency, tokens, reply.quota)
+        if answer.reply is not None and self.cache is not None:
+            try:
+                self.cache.put(flight.request.key, answer.reply, self.builder.material(flight.request))
+            except Exception as error:
+                answer = _cache_failed("put", error, answer.reply)
+        if failure is None or not failure.retryable:
+            self.budget.outcome(True)
+            if failure is not None and failure.opens_breaker and self.breaker.open(failure):
+                log.error("%s; the rest of this run is not sent", self.mask(str(failure)))
+        else:
+            if isinstance(failure, RateLimited):
+                self.limit.rate_limited(flight.number)
+            retry_at = self._retry_at(flight, failure, now)
+            if retry_at is not None:
+                if isinstance(failure, RateLimited) and not self.stats.in_flight:
+                    self._quiet_until = retry_at  # the endpoint takes nothing at all: no sample may go out before
+                self._parked.add(retry_at, flight)
+                return
+            answer = Answer(failure=flight.failure)
+        self._land(flight, answer)
+
+    def gone(self, flight: Flight) -> None:
+        """An attempt that was given up has ended, without an answer."""
+        self._landed(flight)
+        self._forget(flight)
+
+    def abandon(self, call: Call, now: float) -> None:
+        """Nobody waits for this call any more; nobody is told."""
+        if call.waiting:
+            places, call.waiting = call.waiting, {}
+            for index, flight in places.items():
+                self._leave(flight, call, index, now)
+            self._ended(call)
+
+    def close(self, now: float) -> None:
+        """Whatever waits is told so; what is in the air is forgotten, and its driver's to end."""
+        closed = Answer(failure=JudgeClosed("the judge was closed before this sample was judged"))
+        for call in list(self._open):
+            self._fail_rest(call, lambda _: closed, now)
+        for flight in list(self._late):
+            self._give_up(flight)
+        self._parked.clear()
+        self._ready.clear()
+
+    def _due(self, now: float) -> deque[Flight]:
+        """The flights that may go out now: retries whose time has come before samples that were never sent."""
+        ready = self._ready
+        while (retry_at := self._parked.next()) <= now or (self.breaker.failure is not None and retry_at < math.inf):
+            if self.breaker.failure is None:
+                if self.budget.wait(now) > 0.0:
+                    break
+                self.budget.spend()
+            ready.appendleft(self._parked.pop())
+        if not ready:
+            self._prepare()
+        while ready and (not ready[0].seats or self.breaker.failure is not None):
+            self._land(ready.popleft(), Answer(failure=self.breaker.failure))
+        return ready
+
+    def _next_retry(self, now: float) -> float:
+        retry_at = self._parked.next()
+        return retry_at if retry_at > now or retry_at == math.inf else now + self.budget.wait(now)
+
+    def _until_something(self, now: float, when: float) -> float:
+        late = next(iter(self._late.values())) if self._late else math.inf
+        return max(0.0, min(when, late, self._deadlines.next()) - now)
+
+    def _depart(self, flight: Flight, now: float) -> Flight:
+        if flight.attempts:
+            self.stats.retried += 1
+        else:
+            self.budget.sent()
+        flight.attempts += 1
+        flight.unpaid += 1
+        flight.sent_at = now
+        flight.in_the_air = True
+        flight.number = self.limit.departed()
+        self.stats.departed()
+        return flight
+
+    def _landed(self, flight: Flight) -> None:
+        """The permit is free again."""
+        self.stats.in_flight -= 1
+        flight.in_the_air = False
+        self._late.pop(flight, None)
+        if flight.given_up:
+            self._dying -= 1
+
+    def _give_up(self, flight: Flight) -> GiveUp:
+        """Forgotten first: from here on nobody can take a seat on it."""
+        self._forget(flight)
+        self._late.pop(flight, None)
+        flight.given_up = True
+        self._dying += 1
+        return GiveUp(flight)
+
+    def _forget(self, flight: Flight) -> None:
+        if self._flights.get(flight.request.key) is flight:
+            del self._flights[flight.request.key]
+
+    def _prepare(self) -> None:
+        """Look at the next few samples at once: building requests in a row costs half of building them one by one."""
+        calls, looked = self._calls, 0
+        while calls and looked < _AHEAD:
+            call = calls.popleft()
+            if not call.fresh:  # it is over
+                continue
+            looked += 1
+            index, sample = call.fresh.popleft()
+            if call.fresh:
+                calls.append(call)  # calls take turns
+            try:
+                request = self._write(sample)
+            except WouldBlock:
+                self._asides.append(Aside(partial(self._write, sample), partial(self._board, call, index)))
+            else:
+                self._board(call, index, request)
+
+    def _write(self, sample: Sample) -> Request | Failure:
+        try:
+            return self.builder.build(sample)
+        except Failure as failure:
+            return failure
+
+    def _board(self, call: Call, index: int, request: Request | Failure) -> None:
+        """A seat on the flight that is there, or on one of its own; or none, where the cache or a failure answers."""
+        if index not in call.waiting:
+            return
+        if isinstance(request, Failure):
+            self._tell(call, index, Answer(failure=request))
+            return
+        if self._independent:
+            request = self._draw(call, request)
+        if (flight := self._flights.get(request.key)) is not None:
+            self.stats.coalesced += 1
+            self._late.pop(flight, None)
+            flight.seats[call, index] = None
+            call.waiting[index] = flight
+            return
+        if self.cache is not None:
+            try:
+                reply = self.cache.get(request.key)
+            except Exception as error:
+                self._tell(call, index, _cache_failed("get", error))
+                return
+            if reply is not None:
+                self._read(call, index, reply)
+                return
+        flight = self._flights[request.key] = call.waiting[index] = Flight(request, {(call, index): None})
+        self._ready.append(flight)
+
+    def _read(self, call: Call, index: int, reply: Reply) -> None:
+        """A reply out of the cache, read by the parser of today."""
+        self.stats.cached += 1
+        tell = partial(self._tell, call, index, cached=True)
+        try:
+            tell(grade(self.rubric, reply))
+        except WouldBlock:
+            self._asides.append(Aside(partial(grade, self.rubric, reply), tell))
+
+    def _draw(self, call: Call, request: Request) -> Request:
+        """The first draw of this request that no open run has: never shared, and found again in the cache later."""
+        run, base = call.run, request.key
+        number = run.draws[base]
+        while (base, number) in self._draws:
+            number += 1
+        run.draws[base] = number + 1
+        run.held.append((base, number))
+        self._draws.add((base, number))
+        return self.builder.repeated(request, number)
+
+    def _retry_at(self, flight: Flight, failure: Failure, now: float) -> float | None:
+        """When to try again; None when this failure was the last."""
+        flight.failure = failure
+        if not flight.seats:
+            return None
+        if isinstance(failure, Disconnected) and flight.attempts == 1:
+            return now  # most likely a keep-alive connection that the server had already closed: free of charge
+        self.budget.outcome(False)
+        flight.failures += (failure,)
+        if not may_retry(flight.failures):
+            return None
+        retry_at = now + retry_delay(failure, len(flight.failures), self.uniform)
+        if retry_at < flight.deadline:
+            return retry_at
+        if failure.retry_after is not None and now + failure.retry_after >= flight.deadline:
+            past = f"asked to wait {failure.retry_after:g} s, which is past the deadline"
+            flight.failure = type(failure)(f"{failure} ({past})")
+        else:
+            flight.failure = DeadlinePassed(f"no time is left for another attempt; the last attempt: {failure}")
+        return None
+
+    def _land(self, flight: Flight, answer: Answer) -> None:
+        """Every seat gets this verdict, and the flight is over."""
+        self._forget(flight)
+        seats, flight.seats = flight.seats, {}
+        for call, index in seats:
+            self._tell(call, index, answer, flight)
+
+    def _leave(self, flight: Flight | None, call: Call, index: int, now: float) -> None:
+        """One seat less; with the last one, a flight in the air is late, and any other is over."""
+        if flight is None or (call, index) not in flight.seats:
+            return
+        del flight.seats[call, index]
+        if not flight.seats:
+            if flight.in_the_air:
+                self._late[flight] = now + LATE_SECONDS
+            else:
+                self._forget(flight)
+                self._parked.lost()
+
+    def _expire(self, call: Call, now: float) -> None:
+        def late(flight: Flight | None) -> Answer:
+            before = f"; the last attempt: {flight.failure}" if flight is not None and flight.failure else ""
+            return Answer(failure=DeadlinePassed(f"not judged before the deadline{before}"))
+
+        self._fail_rest(call, late, now)
+
+    def _fail_rest(self, call: Call, answer: Callable[[Flight | None], Answer], now: float) -> None:
+        for index, flight in sorted(call.waiting.items()):
+            self._leave(flight, call, index, now)
+            if flight is not None and flight.in_the_air:
+                flight.latency = now - flight.sent_at
+            self._tell(call, index, answer(flight), flight)
+
+    def _tell(
+        self, call: Call, index: int, answer: Answer, flight: Flight | None = None, *, cached: bool = False
+    ) -> None:
+        if index not in call.waiting:
+            return
+        attempts, latency = 0, 0.0
+        if flight is not None:
+            attempts, flight.unpaid, latency = flight.unpaid, 0, flight.latency
+        if answer.failure is not None:
+            self.stats.count_failure(answer.failure.kind)
+        call.settle(index, answer.verdict(cached, attempts, latency, self.mask))
+        if not call.waiting:
+            self._ended(call)
+
+    def _ended(self, call: Call) -> None:
+        """No sample of the call waits any more."""
+        call.fresh.clear()
+        if call not in self._open:
+            return
+        del self._open[call]
+        self._deadlines.lost()
+        run = call.run
+        run.open_calls -= 1
+        if not run.open_calls and run.held:
+            self._draws.difference_update(run.held)
+            run.held.clear()
+
+
+def _cache_failed(method: str, error: Exception, reply: Reply | None = None) -> Answer:
+    return Answer(reply, failure=Failure(f"the cache's {method} raised {type(error).__name__}: {error}"))

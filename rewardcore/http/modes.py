@@ -1,0 +1,94 @@
+"""The HTTP modes of `open_judge`: which driver and which transport. Arguments are checked before anything starts."""
+
+from __future__ import annotations
+
+import functools
+import os
+from collections.abc import Callable
+from typing import Any, Literal
+
+from ..calls import Driver
+from ..failures import ConfigurationError
+from ..judge import AsyncioJudge, Judge
+from .drivers.caller import CallerDriver
+from .drivers.loop import LoopDriver
+from .drivers.loop_thread import LoopThread
+from .endpoint import Endpoint
+from .processes import check_children
+from .settings import Settings
+from .transports import Transport, importing
+
+TransportName = Literal["aiohttp", "httpx"]
+
+
+def open_sync(endpoint: Endpoint, **options: Any) -> Judge:
+    settings = Settings(endpoint, **options)
+    return Judge(settings.name, functools.partial(_in_the_callers_thread, settings), settings.deadline)
+
+
+def open_process(
+    endpoint: Endpoint,
+    *,
+    workers: int | None = None,
+    worker_setup: Callable[[], object] | None = None,
+    **options: Any,
+) -> Judge:
+    settings = Settings(endpoint, **options)
+    if workers is None:
+        workers = 4 * (os.cpu_count() or 1)
+    elif type(workers) is not int or workers < 1:
+        raise ConfigurationError(f"workers must be a whole number above 0, not {workers!r}")
+    check_children('mode "process"', endpoint=endpoint, rubric=settings.rubric, worker_setup=worker_setup)
+    from .transports.worker_pool import WorkerPool
+
+    pool = functools.partial(WorkerPool, endpoint, settings.rubric, worker_setup)
+    return Judge(settings.name, functools.partial(_on_a_loop, settings, pool, workers), settings.deadline)
+
+
+def open_asyncio(
+    endpoint: Endpoint,
+    *,
+    transport: TransportName = "aiohttp",
+    background: Literal["thread", "process"] = "thread",
+    **options: Any,
+) -> AsyncioJudge:
+    settings = Settings(endpoint, **options)
+    if transport not in ("aiohttp", "httpx"):
+        raise ConfigurationError(f'transport must be "aiohttp" or "httpx", not {transport!r}')
+    if background not in ("thread", "process"):
+        raise ConfigurationError(f'background must be "thread" or "process", not {background!r}')
+    hire: Callable[[], Driver] = functools.partial(drive_asyncio, settings, transport)
+    if background == "process":
+        check_children('background="process"', endpoint=endpoint, rubric=settings.rubric)
+        from .drivers.remote import RemoteDriver
+
+        hire = functools.partial(RemoteDriver, settings, transport)
+    limit = settings.max_concurrent
+    return AsyncioJudge(settings.name, hire, settings.deadline, chunk_size=64 if limit == "auto" else max(16, limit))
+
+
+def drive_asyncio(settings: Settings, transport: TransportName) -> LoopDriver:
+    """The client is imported only now, since it costs more than a small batch; and here, not on the loop."""
+    client: Callable[[Endpoint], Transport]
+    with importing:
+        if transport == "httpx":
+            from .transports.httpx_client import AsyncHttpx as client
+        else:
+            from .transports.aiohttp_client import AiohttpTransport as client
+    return _on_a_loop(settings, functools.partial(client, settings.endpoint))
+
+
+def _in_the_callers_thread(settings: Settings) -> Driver:
+    engine = settings.new_engine(places=1)
+    with importing:
+        from .transports.httpx_client import BlockingHttpx
+
+        transport = BlockingHttpx(settings.endpoint)
+    return CallerDriver(settings.clock, engine, transport, settings.close_cache, settings.deadline)
+
+
+def _on_a_loop(settings: Settings, open_transport: Callable[[], Transport], places: int | None = None) -> LoopDriver:
+    engine = settings.new_engine(places)
+    with importing:
+        thread = LoopThread.acquire(settings.clock)
+    return LoopDriver(settings.clock, engine, open_transport, settings.close_cache, thread)

@@ -1,0 +1,131 @@
+"""Child processes: how they are started, what may travel to them, and how they end.
+
+A child is spawned, never forked; it ignores Ctrl-C, which is its parent's to handle, and ends when its pipe does, so no
+child outlives its parent. What a child does is said by the driver or the transport that starts it. Before it does
+anything it says READY, or why it cannot.
+"""
+
+from __future__ import annotations
+
+import ast
+import contextlib
+import linecache
+import multiprocessing
+import os
+import pickle
+import signal
+import sys
+import weakref
+from collections.abc import Callable
+from multiprocessing import resource_tracker
+from multiprocessing.connection import Connection
+from multiprocessing.process import BaseProcess
+from types import FrameType
+from typing import Any
+
+from ..failures import ConfigurationError
+
+PATIENCE_SECONDS = 5.0
+#: The first message of a child that can work; any other is the reason why it cannot.
+READY = b"ready"
+
+
+def check_children(mode: str, **travellers: object) -> None:
+    """Before a mode that needs children is opened: they can be started here, and these things can reach them."""
+    if multiprocessing.current_process().daemon:
+        raise ConfigurationError(f"{mode} needs a child process, and this process is daemonic, so it may have none")
+    main = sys.modules["__main__"]
+    file, name = getattr(main, "__file__", None), getattr(getattr(main, "__spec__", None), "name", "")
+    imports_main = not name.endswith("__main__") if name else file is not None  # as multiprocessing does
+    if imports_main and not name and not os.path.exists(file or ""):
+        raise ConfigurationError(f"{mode} needs a child that imports this script, but it is {file}: put it into a file")
+    if getattr(multiprocessing.current_process(), "_inheriting", False) or (imports_main and _is_unguarded(main)):
+        raise ConfigurationError(
+            f"{mode} needs a child that imports this script, which would run it again: put what it does under "
+            'if __name__ == "__main__":'
+        )
+    for name, value in travellers.items():
+        try:
+            packed = pickle.dumps(value)
+        except Exception as error:
+            raise ConfigurationError(
+                f"{name} must be picklable to reach another process: define it at a module's top level ({error})"
+            ) from error
+        if b"__main__" in packed and not imports_main:
+            raise ConfigurationError(
+                f"{name} is defined in a notebook or prompt, where no child finds it: put it into a module"
+            )
+
+
+def _is_unguarded(main: object) -> bool:
+    """Whether the line of the main script that led here would run again in a child that imports it."""
+    frame: FrameType | None = sys._getframe()
+    while frame is not None and not (frame.f_globals is vars(main) and frame.f_code.co_name == "<module>"):
+        frame = frame.f_back
+    if frame is None:  # another thread
+        return False
+    try:
+        tree = ast.parse("".join(linecache.getlines(frame.f_code.co_filename)))
+    except SyntaxError:  # no source to look at
+        return False
+    for node in tree.body:
+        if node.lineno <= frame.f_lineno <= (node.end_lineno or node.lineno):
+            return not (isinstance(node, ast.If) and "__name__" in ast.dump(node.test))
+    return False
+
+
+def spawn(main: Callable[..., Callable[[], None]], *arguments: Any) -> tuple[BaseProcess, Connection]:
+    """Start `main(connection, *arguments)` in a child; what it returns is called when the child has said READY."""
+    context = multiprocessing.get_context("spawn")
+    here, there = context.Pipe()
+    process = context.Process(
+        target=_run, args=(there, pickle.dumps((main, arguments))), name="rewardcore", daemon=True
+    )
+    # A child inherits what is blocked: so no Ctrl-C reaches it before it can say that it ignores them. The resource
+    # tracker is started first, because starting it with the child would unblock them again.
+    resource_tracker.ensure_running()
+    blocked = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        process.start()
+    except BaseException:
+        here.close()
+        raise
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
+        there.close()
+    _spawned.add(process)
+    return process, here
+
+
+def _disown() -> None:
+    """After a fork: at its exit this process must not end the children of its parent as if they were its own."""
+    getattr(multiprocessing.process, "_children", set()).difference_update(_spawned)
+
+
+_spawned: weakref.WeakSet[BaseProcess] = weakref.WeakSet()
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_disown)
+
+
+def end(process: BaseProcess) -> None:
+    """Stop a child surely: SIGTERM, then SIGKILL. Its pipe ends with it, and whoever reads there notices."""
+    process.terminate()
+    process.join(PATIENCE_SECONDS)
+    if process.is_alive():
+        process.kill()
+        process.join()
+    process.close()
+
+
+def _run(connection: Connection, packed: bytes) -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
+    with contextlib.suppress(EOFError, OSError):  # the parent is gone, or has had enough
+        try:
+            main, arguments = pickle.loads(packed)
+            work = main(connection, *arguments)
+        except BaseException as error:
+            connection.send_bytes(f"{type(error).__name__}: {error}".encode())
+            return
+        connection.send_bytes(READY)
+        work()

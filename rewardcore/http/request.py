@@ -1,0 +1,64 @@
+"""A request: the exact bytes to send, and the key under which their reply is kept.
+
+The key is the SHA-256 of canonical JSON (sorted keys, no spaces) over base URL, model, messages, every sampling
+parameter and the repeat index. The body is itself canonical, so it is serialised once and hashed once. No API key
+goes in.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from typing import NamedTuple
+
+import orjson
+
+from ..failures import ConfigurationError
+from ..rubrics import Rubric
+from ..rubrics.rubric import ask, unwritten
+from ..sample import Sample
+from .endpoint import Endpoint
+
+
+class Request(NamedTuple):
+    key: bytes
+    body: bytes
+    repeat: int = 0
+
+
+class RequestBuilder:
+    """Builds every request of a judge, whatever its mode."""
+
+    def __init__(self, endpoint: Endpoint, rubric: Rubric) -> None:
+        self._rubric = rubric
+        self._parameters = endpoint.parameters()
+        try:
+            orjson.dumps(self._parameters)
+        except TypeError as error:
+            raise ConfigurationError(f"extra_body must be plain JSON: {error}") from error
+        self._prefix = b'{"base_url":' + orjson.dumps(endpoint.base_url) + b',"repeat":'
+        self._hash_of_first = hashlib.sha256(self._prefix + b'0,"request":')
+
+    def build(self, sample: Sample) -> Request:
+        """Raises RubricFailed where the rubric raises or its messages are no JSON: this sample's failure alone."""
+        messages = ask(self._rubric, sample)
+        try:
+            body = orjson.dumps({**self._parameters, "messages": messages}, option=orjson.OPT_SORT_KEYS)
+        except Exception as error:
+            raise unwritten(error) from error
+        digest = self._hash_of_first.copy()
+        digest.update(body)
+        digest.update(b"}")
+        return Request(digest.digest(), body)
+
+    def repeated(self, request: Request, repeat: int) -> Request:
+        """The same request as an independent draw."""
+        if repeat == 0:
+            return request
+        return Request(hashlib.sha256(self._material(request.body, repeat)).digest(), request.body, repeat)
+
+    def material(self, request: Request) -> bytes:
+        """The canonical JSON that the key is the hash of."""
+        return self._material(request.body, request.repeat)
+
+    def _material(self, body: bytes, repeat: int) -> bytes:
+        return b'%s%d,"request":%s}' % (self._prefix, repeat, body)

@@ -1,0 +1,105 @@
+"""What every HTTP mode is told, checked in one place before anything starts; and the engine that is made of it."""
+
+from __future__ import annotations
+
+import logging
+import math
+import os
+from dataclasses import dataclass
+from typing import Literal
+
+from ..clock import SYSTEM_CLOCK, Clock
+from ..failures import ConfigurationError
+from ..rubrics import QUALITY, Rubric
+from ..rubrics.rubric import check_rubric
+from .cache import Cache, MemoryCache, SqliteCache
+from .endpoint import Endpoint
+from .engine import Engine
+from .limit import Limit
+from .request import RequestBuilder
+from .retry import RetryBudget
+
+log = logging.getLogger("rewardcore")
+
+CacheChoice = Cache | str | os.PathLike[str] | bool | None
+#: Files that a process opens besides its connections: the cache, libraries, the trainer's own data.
+_OTHER_FILES = 32
+
+
+@dataclass(frozen=True)
+class Settings:
+    """Small, and picklable but for a cache object or a clock of the caller's own."""
+
+    endpoint: Endpoint
+    rubric: Rubric = QUALITY
+    max_concurrent: int | Literal["auto"] = 60
+    cache: CacheChoice = True
+    deadline: float = 300.0
+    clock: Clock = SYSTEM_CLOCK
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.endpoint, Endpoint):
+            raise ConfigurationError(f"endpoint must be a rewardcore.Endpoint, not {type(self.endpoint).__name__}")
+        self.endpoint.api_key()  # a key that no header can carry is an error now, not in mid-run
+        check_rubric(self.rubric)
+        limit = self.max_concurrent
+        if limit != "auto" and (type(limit) is not int or limit < 1):
+            raise ConfigurationError(f'max_concurrent must be a whole number above 0 or "auto", not {limit!r}')
+        if not isinstance(self.deadline, (int, float)) or not 0 < self.deadline < math.inf:
+            raise ConfigurationError(f"deadline must be seconds above 0, not {self.deadline!r}")
+
+    @property
+    def name(self) -> str:
+        return f"{self.endpoint.model!r} at {self.endpoint.base_url}"
+
+    def open_cache(self) -> Cache | None:
+        if self.cache is True:
+            return MemoryCache()
+        if self.cache is None or self.cache is False:
+            return None
+        if isinstance(self.cache, (str, os.PathLike)):
+            return SqliteCache(self.cache)
+        return self.cache
+
+    def close_cache(self, cache: Cache | None) -> None:
+        """A judge closes the cache that it opened; one that the caller brought is only put on disk."""
+        if cache is not None and cache is not self.cache:
+            cache.close()
+        elif isinstance(cache, SqliteCache):
+            cache.flush()
+
+    def new_engine(self, places: int | None = None) -> Engine:
+        """`places` is how many requests the driver can carry at all; without it, as many as there may be files."""
+        if places is None:
+            places = self._connections()
+        limit = Limit.auto(places) if self.max_concurrent == "auto" else Limit.fixed(min(self.max_concurrent, places))
+        return Engine(
+            RequestBuilder(self.endpoint, self.rubric),
+            self.rubric,
+            self.open_cache(),
+            limit,
+            RetryBudget(trickle=max(1.0, limit.current / 10)),
+            self.endpoint.mask(),
+        )
+
+    def _connections(self) -> int:
+        """How many this process may open; told where that is fewer than were asked for."""
+        try:
+            import resource
+
+            files = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+            places = max(1, files - len(os.listdir("/dev/fd")) - _OTHER_FILES)
+        except (ImportError, OSError):  # no such limit here
+            return 2**31
+        if files == resource.RLIM_INFINITY:
+            return 2**31
+        if self.max_concurrent != "auto" and self.max_concurrent > places:
+            log.warning(
+                "max_concurrent=%d needs as many connections, and this process may open %d files: at most %d requests "
+                "are sent at once; raise the limit with `ulimit -n %d`",
+                self.max_concurrent,
+                files,
+                places,
+                self.max_concurrent + files - places,
+            )
+        return places

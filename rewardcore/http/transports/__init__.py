@@ -1,0 +1,30 @@
+"""Transports: how a request's bytes reach the endpoint. The one seam that a test or a benchmark replaces.
+
+`Transport` is what the loop driver sends with: aiohttp_client.py (production), httpx_client.py (what respx mocks) and
+worker_pool.py (processes that fetch and parse). The driver in the caller's thread, and each worker of the pool, sends
+with `BlockingHttpx`. They know nothing of calls, retries or limits.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from typing import Protocol
+
+from ...reply import Answer, Reply
+
+#: How long a connection may take to come up, whatever the client; the engine's deadlines bound everything after it.
+CONNECT_SECONDS = 10.0
+
+
+class Transport(Protocol):
+    async def send(self, body: bytes) -> Reply | Answer:
+        """The reply, or the whole answer where it is parsed on the way; else a Failure raised. Cancelled, it ends."""
+
+    async def close(self) -> None: ...
+
+
+#: Held while a client is imported: a fork at that moment would leave the child a module that never gets ready.
+importing = threading.RLock()
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(before=importing.acquire, after_in_parent=importing.release, after_in_child=importing.release)

@@ -1,0 +1,216 @@
+"""How much memory a batch takes, predicted from a model's config alone: no weights, no GPU, 70B on a laptop.
+
+The model is built of fake tensors and run for one prefill and the last decode step, while a meter counts every
+storage once. Attention is the fused operator, as on a GPU; the math path would overestimate. Not in the figure: the
+CUDA context and fragmentation, which is what `RESERVE` is for. All numbers from here are called "predicted".
+"""
+
+from __future__ import annotations
+
+import copy
+import os
+import weakref
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
+from transformers import AutoModelForCausalLM
+from transformers.integrations.sdpa_attention import repeat_kv
+from transformers.masking_utils import ALL_MASK_ATTENTION_FUNCTIONS, sdpa_mask
+from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
+
+from ..failures import ConfigurationError
+
+#: The share of the free memory that a recommendation leaves alone.
+RESERVE = 0.1
+_ATTENTION = "rewardcore_fused"
+
+
+@dataclass(frozen=True, slots=True)
+class Peak:
+    """Predicted bytes at the fullest moment of judging one batch."""
+
+    batch_size: int
+    weights: int
+    kv_cache: int
+    activations: int
+
+    @property
+    def total(self) -> int:
+        return self.weights + self.kv_cache + self.activations
+
+
+@dataclass(frozen=True, slots=True)
+class Curve:
+    """Bytes by batch size as a line: what is there anyway, and what each sample adds."""
+
+    intercept: float
+    slope: float
+
+
+def predict(
+    config: Any,
+    batch_sizes: Iterable[int],
+    prompt_tokens: int,
+    new_tokens: int,
+    dtype: torch.dtype,
+    padded: bool = True,
+    tell: Callable[[int], object] = lambda batch_size: None,
+) -> list[Peak]:
+    """The peak for each batch size, each told before it begins: a large model takes seconds.
+
+    A `padded` batch has prompts of several lengths, and so an attention mask.
+    """
+    if getattr(config, "quantization_config", None):
+        raise ConfigurationError("the model's weights are quantized, and that is not predicted; measure it on a GPU")
+    with FakeTensorMode(), torch.inference_mode():
+        try:
+            # Of a copy: `from_config` writes the attention into the config, which may be a live model's own.
+            own = copy.deepcopy(config)
+            model = AutoModelForCausalLM.from_config(own, dtype=dtype, attn_implementation=_ATTENTION).eval()
+            peaks = []
+            for size in batch_sizes:
+                tell(size)
+                peaks.append(_peak(model, size, prompt_tokens, new_tokens, padded))
+            return peaks
+        except (RuntimeError, NotImplementedError, ValueError, AttributeError) as error:
+            raise ConfigurationError(
+                f"a {config.model_type} model cannot be run on fake tensors, so its memory cannot be predicted"
+                f" ({type(error).__name__}: {error}); measure it on a GPU"
+            ) from error
+
+
+def fit(peaks: Sequence[Peak]) -> Curve:
+    """The least-squares line through the peaks; through the weights, where there is one peak only."""
+    points = [(peak.batch_size, peak.total) for peak in peaks]
+    if len({size for size, _ in points}) == 1:
+        points.append((0, peaks[0].weights))
+    middle = sum(size for size, _ in points) / len(points)
+    height = sum(total for _, total in points) / len(points)
+    spread = sum((size - middle) ** 2 for size, _ in points)
+    slope = sum((size - middle) * (total - height) for size, total in points) / spread
+    return Curve(height - slope * middle, slope)
+
+
+def recommend_batch_size(curve: Curve, free_bytes: float, reserve: float = RESERVE) -> int:
+    """The largest batch that fits what is free before the model is loaded; 0 where not even one sample does."""
+    room = free_bytes * (1 - reserve) - curve.intercept
+    return max(0, int(room // curve.slope))
+
+
+def free_bytes(device: torch.device) -> int:
+    """What a new batch could take on the device now, including what torch holds there without using it."""
+    if device.type == "cuda":
+        unused = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
+        return int(torch.cuda.mem_get_info(device)[0] + unused)
+    try:
+        with open("/proc/meminfo") as lines:
+            return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable"))
+    except OSError:  # not Linux
+        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+
+
+def _peak(model: Any, batch_size: int, prompt_tokens: int, new_tokens: int, padded: bool) -> Peak:
+    meter = _Meter()
+    weights = sum(meter.count(weight) for weight in (*model.parameters(), *model.buffers()))
+    meter.live = meter.peak = 0  # the weights stay known, so that views of them are not counted again
+    with meter:
+        cache = _step(model, batch_size, prompt_tokens, prompt_tokens, padded, None)
+        prefill = (meter.peak, _cache_bytes(cache))
+        _grow(cache, prompt_tokens, prompt_tokens + new_tokens - 1)
+        meter.peak = 0
+        cache = _step(model, batch_size, 1, prompt_tokens + new_tokens, padded, cache)
+        decode = (meter.peak, _cache_bytes(cache))
+    peak, kv_cache = max(prefill, decode)
+    return Peak(batch_size, weights, kv_cache, peak - kv_cache)
+
+
+def _step(model: Any, batch_size: int, new: int, seen: int, padded: bool, cache: Any) -> Any:
+    """One forward pass as `generate` does it: `new` tokens of the `seen`, and float32 scores for the last one."""
+    output = model(
+        input_ids=torch.zeros(batch_size, new, dtype=torch.long),
+        attention_mask=torch.ones(batch_size, seen, dtype=torch.long) if padded else None,
+        position_ids=torch.zeros(batch_size, new, dtype=torch.long),  # one row each: so are the rotary tables
+        past_key_values=cache,
+        use_cache=True,
+        logits_to_keep=1,
+    )
+    output.logits[:, -1].to(torch.float32, copy=True)
+    return output.past_key_values
+
+
+def _grow(cache: Any, length: int, target: int) -> None:
+    """Give the cache the size it has before the last token; layers with a sliding window keep theirs."""
+    for layer in cache.layers:
+        for name in ("keys", "values"):
+            held = getattr(layer, name, None)
+            if held is not None and held.shape[-2] == length:
+                setattr(layer, name, None)
+                setattr(layer, name, held.new_empty(*held.shape[:-2], target, held.shape[-1]))
+                del held
+
+
+def _cache_bytes(cache: Any) -> int:
+    held = [getattr(layer, name, None) for layer in cache.layers for name in ("keys", "values")]
+    return sum(tensor.untyped_storage().nbytes() for tensor in held if tensor is not None)
+
+
+class _Meter(TorchDispatchMode):  # type: ignore[misc]  # untyped where torch is absent
+    """Counts the bytes of every storage once while it lives, and remembers the most there were."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.live = 0
+        self.peak = 0
+        self._known: set[int] = set()
+
+    def count(self, tensor: torch.Tensor) -> int:
+        """The bytes this tensor's storage adds: 0 for a view of what is counted already."""
+        storage = tensor.untyped_storage()
+        if storage._cdata in self._known:
+            return 0
+        self._known.add(storage._cdata)
+        size: int = storage.nbytes()
+        self.live += size
+        self.peak = max(self.peak, self.live)
+        weakref.finalize(storage, self._forget, storage._cdata, size)
+        return size
+
+    def _forget(self, key: int, size: int) -> None:
+        self._known.discard(key)
+        self.live -= size
+
+    def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        result = function(*args, **(kwargs or {}))
+        for leaf in tree_leaves(result):
+            if isinstance(leaf, torch.Tensor):
+                self.count(leaf)
+        return result
+
+
+def _fused_attention(
+    module: Any,
+    query: torch.Tensor,
+    key: torch.Tensor,
+    value: torch.Tensor,
+    attention_mask: torch.Tensor | None,
+    scaling: float | None = None,
+    **_: Any,
+) -> tuple[torch.Tensor, None]:
+    """What SDPA allocates on a GPU; on a fake CPU, SDPA itself would take the math path."""
+    if attention_mask is not None:  # as in transformers: with a mask, no grouped-query kernel
+        groups = query.shape[1] // key.shape[1]
+        key, value = repeat_kv(key, groups), repeat_kv(value, groups)
+        attention_mask = attention_mask.to(query.dtype)
+    output = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu(
+        query, key, value, 0.0, attention_mask is None and query.shape[2] > 1, attn_mask=attention_mask, scale=scaling
+    )[0]
+    return output.transpose(1, 2).contiguous(), None
+
+
+ALL_ATTENTION_FUNCTIONS.register(_ATTENTION, _fused_attention)
+ALL_MASK_ATTENTION_FUNCTIONS.register(_ATTENTION, sdpa_mask)

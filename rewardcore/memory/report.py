@@ -1,0 +1,191 @@
+"""`rewardcore memory`: the predicted peak per batch size as a table and a plot, and the largest batch that fits.
+
+A rule by card alone ("below 8 GB 2, to 16 GB 4, to 32 GB 8, above 16") does not hold: model and lengths decide.
+Predicted for Qwen2.5 in bfloat16, 1024 + 256 tokens, on 8 / 16 / 24 / 80 GiB: 0.5B 131 / 283 / 434 / 1492,
+3B 12 / 75 / 137 / 574, 7B 0 / 1 / 38 / 301, 14B 0 / 0 / 0 / 144.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from transformers import AutoModelForCausalLM
+
+from ..failures import ConfigurationError
+from .measured import Measured, measure
+from .model_config import context_length, load_config, model_directory
+from .predicted import RESERVE, Curve, Peak, fit, predict, recommend_batch_size
+
+_UNITS = {"": 1, "B": 1, "KIB": 2**10, "MIB": 2**20, "GIB": 2**30, "TIB": 2**40, "MB": 10**6, "GB": 10**9, "TB": 10**12}
+_CARDS = ("8GiB", "16GiB", "24GiB", "32GiB", "48GiB", "80GiB")
+_DTYPES = ("auto", "float32", "float16", "bfloat16")
+
+
+def run_memory(
+    model_dir: str | Path,
+    prompt_tokens: int = 512,
+    new_tokens: int = 64,
+    batch_sizes: str = "1,2,4,8,16,32",
+    device_memory: str | None = None,
+    dtype: str = "auto",
+    plot_path: str | Path | None = None,
+    echo: Callable[[str], object] = print,
+    progress: Callable[[str], object] = lambda line: None,
+) -> list[Peak]:
+    """Predict, measure where there is a GPU and the weights, print, plot; the predicted peaks are returned."""
+    directory = model_directory(model_dir, "MODEL_DIR")
+    config = load_config(directory)
+    sizes = _parse_batch_sizes(batch_sizes)
+    capacity = None if device_memory is None else _parse_bytes(device_memory)
+    _check_tokens(prompt_tokens, new_tokens, context_length(config))
+    data_type = _data_type(dtype, config)
+
+    def tell(size: int) -> None:
+        progress(f"predicting batch size {size} …")
+
+    progress(f"building a {config.model_type} model of fake tensors …")
+    peaks = predict(config, sizes, prompt_tokens, new_tokens, data_type, tell=tell)
+    curve = fit(peaks)
+    measured: list[Measured] = []
+    if torch.cuda.is_available():
+        capacity = capacity or torch.cuda.get_device_properties(0).total_memory
+        if any(directory.glob("*.safetensors")):
+            progress("measuring on the GPU …")
+            model = AutoModelForCausalLM.from_pretrained(directory, dtype=data_type, local_files_only=True)
+            measured = measure(model.to("cuda").eval(), sizes, prompt_tokens, new_tokens)
+
+    title = (
+        f"{directory.resolve().name}, {str(data_type).removeprefix('torch.')}, {prompt_tokens} + {new_tokens} tokens"
+    )
+    for line in (*_table(title, peaks, measured), "", *_advice(curve, peaks[0].weights, capacity)):
+        echo(line)
+    if plot_path is not None:
+        _plot(Path(plot_path), title, peaks, measured, capacity)
+        echo(f"plot: {plot_path}")
+    return peaks
+
+
+def format_bytes(size: float) -> str:
+    unit, name = (2**30, "GiB") if size >= 2**30 else (2**20, "MiB")
+    return f"{size / unit:.1f} {name}"
+
+
+def _unit(peaks: Sequence[Peak]) -> tuple[int, str, int]:
+    """One unit for a whole table or plot, and its decimals."""
+    return (2**30, "GiB", 2) if peaks[-1].total >= 8 * 2**30 else (2**20, "MiB", 0)
+
+
+def _table(title: str, peaks: Sequence[Peak], measured: Sequence[Measured]) -> list[str]:
+    unit, name, digits = _unit(peaks)
+
+    def cells(*sizes: int) -> list[str]:
+        return [f"{size / unit:,.{digits}f}" for size in sizes]
+
+    rows = [["batch", "weights", "KV cache", "activations", "predicted peak"]]
+    rows += [
+        [str(peak.batch_size), *cells(peak.weights, peak.kv_cache, peak.activations, peak.total)] for peak in peaks
+    ]
+    if measured:
+        rows[0] += ["measured peak", "reserved", "tokens/s"]
+        for row in rows[1:]:
+            row += ["does not fit", "", ""]
+        for row, seen in zip(rows[1:], measured, strict=False):
+            row[5:] = [*cells(seen.allocated, seen.reserved), f"{seen.tokens_per_second:,.0f}"]
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    lines = ["  ".join(cell.rjust(width) for cell, width in zip(row, widths, strict=True)) for row in rows]
+    return [f"{title}, in {name}", "", *lines]
+
+
+def _advice(curve: Curve, weights: int, capacity: int | None) -> list[str]:
+    lines = [f"predicted: {format_bytes(curve.intercept)} and {format_bytes(curve.slope)} more for each sample"]
+    for memory in [capacity] if capacity is not None else map(_parse_bytes, _CARDS):
+        size = recommend_batch_size(curve, memory)
+        advice = (
+            f"batch size {size} at most" if size else f"does not fit, the weights alone are {format_bytes(weights)}"
+        )
+        lines.append(f"{format_bytes(memory)} ({RESERVE:.0%} kept free): {advice}")
+    return lines
+
+
+def _plot(path: Path, title: str, peaks: Sequence[Peak], measured: Sequence[Measured], capacity: int | None) -> None:
+    try:
+        from matplotlib.backends.backend_agg import FigureCanvasAgg
+        from matplotlib.figure import Figure
+    except ImportError as error:
+        raise ConfigurationError("--plot needs matplotlib: pip install 'rewardcore[report]'") from error
+    unit, name, digits = _unit(peaks)
+    figure = Figure(figsize=(7.2, 4.4), layout="constrained")
+    axes = figure.add_subplot()
+    places = range(len(peaks))
+    floor = [0.0] * len(peaks)
+    for part, colour in (("weights", "#b8c4d0"), ("kv_cache", "#2a9d8f"), ("activations", "#e9973e")):
+        heights = [getattr(peak, part) / unit for peak in peaks]
+        axes.bar(places, heights, 0.62, floor, color=colour, label=part.replace("kv_cache", "KV cache"))
+        floor = [below + height for below, height in zip(floor, heights, strict=True)]
+    for place, peak in zip(places, peaks, strict=True):
+        axes.annotate(
+            f"{peak.total / unit:,.{digits}f}",
+            (place, peak.total / unit),
+            (0, 4),
+            textcoords="offset points",
+            ha="center",
+            size=9,
+        )
+    if measured:
+        axes.plot(
+            range(len(measured)), [seen.allocated / unit for seen in measured], "o", color="#1d3557", label="measured"
+        )
+    if capacity is not None and capacity < 4 * peaks[-1].total:
+        axes.axhline(capacity / unit, color="#c1121f", linewidth=1.2, linestyle=(0, (5, 3)))
+        axes.annotate(
+            f"{format_bytes(capacity)} on the device", (0, capacity / unit), (6, 4), color="#c1121f", size=9,
+            xycoords=("axes fraction", "data"), textcoords="offset points", va="bottom",
+        )  # fmt: skip
+    axes.set_xticks(places, [str(peak.batch_size) for peak in peaks])
+    axes.set(xlabel="batch size", ylabel=f"predicted peak memory, {name}")
+    axes.set_title(title, loc="left", size=11, pad=34)
+    axes.legend(loc="lower left", bbox_to_anchor=(-0.01, 1.0), ncols=4, frameon=False, fontsize=9, handlelength=1)
+    axes.margins(y=0.12)
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.grid(axis="y", color="#e5e7eb")
+    axes.set_axisbelow(True)
+    FigureCanvasAgg(figure).print_figure(path, dpi=160, metadata={"Software": None})
+
+
+def _parse_batch_sizes(text: str) -> list[int]:
+    try:
+        sizes = sorted({int(part) for part in text.split(",")})
+    except ValueError:
+        sizes = []
+    if not sizes or sizes[0] < 1:
+        raise ConfigurationError(f"--batch-sizes must be whole numbers above 0, as in 1,2,4,8, not {text!r}")
+    return sizes
+
+
+def _parse_bytes(text: str) -> int:
+    match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([A-Za-z]*)\s*", text)
+    size = int(float(match[1]) * _UNITS.get(match[2].upper(), 0)) if match else 0
+    if not size:
+        raise ConfigurationError(f"--device-memory must be a size such as 24GiB or 80GB, not {text!r}")
+    return size
+
+
+def _check_tokens(prompt_tokens: int, new_tokens: int, context: int | None) -> None:
+    for flag, value in (("--prompt-tokens", prompt_tokens), ("--new-tokens", new_tokens)):
+        if value < 1:
+            raise ConfigurationError(f"{flag} must be 1 or more, not {value}")
+    if context is not None and prompt_tokens + new_tokens > context:
+        raise ConfigurationError(
+            f"--prompt-tokens {prompt_tokens} and --new-tokens {new_tokens} exceed the model's context of {context}"
+        )
+
+
+def _data_type(name: str, config: Any) -> torch.dtype:
+    if name not in _DTYPES:
+        raise ConfigurationError(f"--dtype must be one of {', '.join(_DTYPES)}, not {name!r}")
+    found = config.get_text_config().dtype if name == "auto" else getattr(torch, name)
+    return found if isinstance(found, torch.dtype) else torch.bfloat16

@@ -1,0 +1,73 @@
+"""Judging where names resolve as a test wants: in a Python of its own, since the patch must come before the loop does.
+
+uvloop looks names up where no patch reaches, and a shared loop may be one already; a child of the script's own would
+know nothing of the patch, so the modes that judge in a child process are left out.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import Any
+
+from tests.modes.scripts import run_script
+
+IN_PROCESS_MODES = ["sync", "asyncio-aiohttp", "asyncio-httpx"]
+
+SCRIPT = """
+import json, socket, sys, threading, time
+
+sys.modules["uvloop"] = None
+names, addresses, mode, options, base_url, marker, deadline = json.loads(sys.argv[1])
+asked, over = threading.Event(), threading.Event()
+look_up = socket.getaddrinfo
+
+def getaddrinfo(host, port, *arguments, **options):
+    if (host.decode() if isinstance(host, bytes) else host) not in names:
+        return look_up(host, port, *arguments, **options)
+    asked.set()
+    if not addresses:
+        over.wait(10)  # the resolver hangs; no test hangs with it
+        raise socket.gaierror(socket.EAI_AGAIN, "no name server answered")
+    stream = (socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP, "")
+    return [(*stream, (address, int(port))) for address in addresses]
+
+socket.getaddrinfo = getaddrinfo
+
+import rewardcore as rc
+
+judge = rc.open_judge(mode, rc.Endpoint(base_url, "judge"), cache=None, deadline=deadline, **options)
+begun = time.monotonic()
+verdicts = judge.judge([rc.Sample(f"[[{marker}]]", str(number)) for number in range(2)])
+judged = time.monotonic()
+judge.close()
+closed = time.monotonic()
+over.set()
+statuses, errors = [verdict.status for verdict in verdicts], [verdict.error for verdict in verdicts]
+print(json.dumps([statuses, errors, asked.is_set(), judged - begun, closed - judged]))
+"""
+
+
+@dataclass(frozen=True)
+class Run:
+    """`asked` says whether any of the names was looked up; the rest is what two samples met, and how long it took."""
+
+    statuses: list[str]
+    errors: list[str | None]
+    asked: bool
+    seconds_judging: float
+    seconds_closing: float
+
+
+def judge_where(
+    names: list[str],
+    addresses: list[str],
+    mode: tuple[str, dict[str, Any]],
+    base_url: str,
+    marker: str = "nobody",
+    deadline: float = 30.0,
+) -> Run:
+    """Judge two samples where the names stand for the addresses; for none, looking them up takes 10 s."""
+    output, errors, code = run_script(SCRIPT, json.dumps([names, addresses, *mode, base_url, marker, deadline]))
+    assert (errors, code) == ("", 0), errors
+    return Run(*json.loads(output))

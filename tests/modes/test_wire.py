@@ -1,0 +1,236 @@
+"""The deadline is total and whoever waits can be told to go, whatever part of a connection stalls; few open files."""
+
+from __future__ import annotations
+
+import asyncio
+import concurrent.futures
+import contextlib
+import json
+import select
+import socket
+import sys
+import threading
+import time
+from collections.abc import Iterator
+
+import pytest
+
+import rewardcore as rc
+from tests.modes.conftest import ASYNCIO_MODES, MODES, Opener
+from tests.modes.hostile_server import Behaviour, Exchange, HostileServer, breathing, eventually, held, ok, silent
+from tests.modes.lookups import IN_PROCESS_MODES, judge_where
+from tests.modes.scripts import run_script
+
+#: A deadline of one second, and what still counts as having kept it on a slow machine.
+DEADLINE, PROMPTLY = 1.0, 4.0
+
+# The deadline is total.
+
+
+@contextlib.contextmanager
+def deaf(address: str, port: int = 0) -> Iterator[int]:
+    """A port that takes no connection and refuses none: its queue is full."""
+    with contextlib.ExitStack() as stack:
+        listener = stack.enter_context(socket.socket())
+        listener.bind((address, port))
+        listener.listen(0)
+        for _ in range(16):
+            caller = stack.enter_context(socket.socket())
+            caller.setblocking(False)
+            caller.connect_ex(listener.getsockname())
+            if not select.select([], [caller], [], 0.2)[1]:  # this one waits already, and so will every other
+                break
+        else:
+            pytest.skip("this system takes more connections than a listener allows")
+        yield listener.getsockname()[1]
+
+
+@contextlib.contextmanager
+def deaf_addresses(count: int) -> Iterator[tuple[list[str], int]]:
+    """Several addresses, all deaf on one port."""
+    addresses = [f"127.0.0.{number}" for number in range(2, 2 + count)]
+    for _ in range(20):  # a port that is free on the first may be taken on another
+        with contextlib.ExitStack() as stack:
+            try:
+                port = stack.enter_context(deaf(addresses[0]))
+                for address in addresses[1:]:
+                    stack.enter_context(deaf(address, port))
+            except OSError:
+                continue
+            yield addresses, port
+            return
+    pytest.fail("no port is free on every address")
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only there is all of 127.0.0.0/8 local, and a full queue silent")
+@pytest.mark.parametrize("mode", IN_PROCESS_MODES)
+def test_the_deadline_covers_every_address_of_a_name_together(mode: str) -> None:
+    with deaf_addresses(6) as (addresses, port):
+        run = judge_where(["judge.test"], addresses, MODES[mode], f"http://judge.test:{port}/v1", deadline=DEADLINE)
+    assert run.asked
+    assert run.statuses == ["timeout", "timeout"], run
+    assert max(run.seconds_judging, run.seconds_closing) < PROMPTLY
+
+
+@pytest.mark.parametrize("mode", IN_PROCESS_MODES)
+def test_the_deadline_covers_looking_up_the_name(mode: str) -> None:
+    run = judge_where(["judge.test"], [], MODES[mode], "http://judge.test:8000/v1", deadline=DEADLINE)
+    assert run.asked
+    assert run.statuses == ["timeout", "timeout"], run
+    assert max(run.seconds_judging, run.seconds_closing) < PROMPTLY
+
+
+@contextlib.contextmanager
+def reluctant_reader(bytes_at_a_time: int) -> Iterator[int]:
+    """A port where requests are read a little at a time, or never, and are not answered; it gives up after 15 s."""
+    over, give_up = threading.Event(), time.monotonic() + 15.0
+    with contextlib.ExitStack() as stack:
+        listener = stack.enter_context(socket.socket())
+        listener.bind(("127.0.0.1", 0))
+        listener.listen(16)
+
+        def read() -> None:
+            connections: list[socket.socket] = []
+            while not over.wait(0.01) and time.monotonic() < give_up:
+                with contextlib.suppress(OSError):
+                    if select.select([listener], [], [], 0)[0]:
+                        connections.append(listener.accept()[0])
+                for connection in connections if bytes_at_a_time else []:
+                    with contextlib.suppress(OSError):
+                        connection.recv(bytes_at_a_time, socket.MSG_DONTWAIT)
+            for connection in connections:
+                connection.close()
+
+        reader = threading.Thread(target=read, name="reluctant-reader")
+        reader.start()
+        stack.callback(reader.join)
+        stack.callback(over.set)
+        yield listener.getsockname()[1]
+
+
+@pytest.mark.parametrize("bytes_at_a_time", [0, 2**15], ids=["reads nothing", "reads a little"])
+def test_the_deadline_covers_sending_the_request(mode: str, bytes_at_a_time: int, open_judge: Opener) -> None:
+    """It is more than the system's own buffers take. A little is enough for every single write to get on in time."""
+    endpoint, sample = "http://127.0.0.1:{}/v1", rc.Sample("p", "r" * 2**25)
+    with (
+        reluctant_reader(bytes_at_a_time) as port,
+        open_judge(mode, rc.Endpoint(endpoint.format(port), "judge"), deadline=DEADLINE) as judge,
+    ):
+        begun = time.monotonic()
+        (verdict,) = judge.judge([sample])
+        judged = time.monotonic()
+        judge.close()
+        closed = time.monotonic()
+    assert verdict.status == "timeout", verdict
+    assert judged - begun < PROMPTLY
+    assert closed - judged < PROMPTLY
+
+
+# Whoever waits can be told to go.
+
+
+def at_most(seconds: float, behaviour: Behaviour) -> Behaviour:
+    """So that whoever cannot be told to go does not stay for ever either, and the test fails."""
+
+    async def behave(exchange: Exchange) -> None:
+        try:
+            async with asyncio.timeout(seconds):
+                await behaviour(exchange)
+        except TimeoutError:
+            await exchange.answer(400, "no more patience")
+
+    return behave
+
+
+def test_a_short_wait_is_short_and_what_was_held_is_not_paid_twice(
+    mode: str, open_judge: Opener, server: HostileServer
+) -> None:
+    script = server.script(at_most(10.0, held))
+    with open_judge(mode) as judge:
+        pending = judge.submit(script.samples(1))
+
+        def is_held() -> bool:
+            begun = time.monotonic()
+            with pytest.raises(TimeoutError, match="goes on"):
+                pending.result(timeout=0.2)
+            assert time.monotonic() - begun < PROMPTLY
+            return script.requests > 0
+
+        eventually(is_held, "the request is on the wire")  # the first wait may be too short for a worker to start
+        assert is_held()
+        assert not pending.done()
+        script.release()
+        (verdict,) = pending.result(timeout=20)
+        assert judge.stats.requests == 1
+    assert (verdict.status, verdict.attempts, script.requests) == ("ok", 1, 1)
+
+
+@contextlib.contextmanager
+def waiting_for(pending: rc.Pending) -> Iterator[concurrent.futures.Future[list[rc.Verdict]]]:
+    """Another thread waits for the batch."""
+    with concurrent.futures.ThreadPoolExecutor(1, "waiting") as threads:
+        yield threads.submit(pending.result)
+
+
+def test_cancel_lets_go_of_whoever_waits_for_a_silent_request(
+    mode: str, open_judge: Opener, server: HostileServer
+) -> None:
+    script, fine = server.script(at_most(10.0, silent)), server.script(ok)
+    with open_judge(mode) as judge:
+        pending = judge.submit(script.samples(2))
+        with waiting_for(pending) as waiter:
+            script.saw(1)
+            begun = time.monotonic()
+            pending.cancel()
+            assert time.monotonic() - begun < PROMPTLY
+            with pytest.raises(concurrent.futures.CancelledError):
+                waiter.result(timeout=PROMPTLY)
+        assert pending.done()
+        assert [verdict.status for verdict in judge.judge(fine.samples(2))] == ["ok", "ok"]
+
+
+def test_close_lets_go_of_whoever_waits_for_a_silent_request(
+    mode: str, open_judge: Opener, server: HostileServer
+) -> None:
+    script = server.script(at_most(10.0, silent))
+    with open_judge(mode) as judge, waiting_for(judge.submit(script.samples(2))) as waiter:
+        script.saw(1)
+        begun = time.monotonic()
+        judge.close()
+        assert time.monotonic() - begun < PROMPTLY
+        verdicts = waiter.result(timeout=PROMPTLY)
+    assert [verdict.status for verdict in verdicts] == ["failed", "failed"]
+    assert all(str(verdict.error).startswith("JudgeClosed") for verdict in verdicts), verdicts
+    eventually(lambda: script.in_flight == 0, "the server sees the connection end", seconds=PROMPTLY)
+
+
+# The limit on open files.
+
+FEW_FILES = """
+import json, logging, resource, sys
+import rewardcore as rc
+
+def main(base_url, marker, options):
+    resource.setrlimit(resource.RLIMIT_NOFILE, (128, 128))
+    logging.basicConfig(level=logging.WARNING)
+    endpoint = rc.Endpoint(base_url, "judge")
+    samples = [rc.Sample(f"[[{marker}]]", str(number)) for number in range(400)]
+    with rc.open_judge("asyncio", endpoint, max_concurrent=1000, cache=None, deadline=40.0, **options) as judge:
+        statuses = [verdict.status for verdict in judge.judge(samples)]
+        print(json.dumps([statuses.count("ok"), judge.stats.retried]))
+
+if __name__ == "__main__":
+    main(sys.argv[1], sys.argv[2], json.loads(sys.argv[3]))
+"""
+
+
+@pytest.mark.parametrize("mode", ASYNCIO_MODES)
+def test_more_requests_than_files_may_be_open_is_one_warning_and_no_failure(mode: str, server: HostileServer) -> None:
+    script = server.script(breathing)
+    output, errors, code = run_script(FEW_FILES, server.base_url, script.marker, json.dumps(MODES[mode][1]))
+    assert (json.loads(output or "null"), code) == ([400, 0], 0), errors[-2000:]
+    assert script.requests == 400
+    assert len(errors.splitlines()) == 1, errors
+    assert errors.startswith("WARNING:")
+    assert "max_concurrent" in errors
+    assert "ulimit -n" in errors
