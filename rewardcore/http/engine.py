@@ -255,7 +255,7 @@ class Engine:
         calls, looked = self._calls, 0
         while calls and looked < _AHEAD:
             call = calls.popleft()
-            if not call.fresh:  # it is over
+            if not call.fresh:  # it is over, or stands here twice
                 continue
             looked += 1
             index, sample = call.fresh.popleft()
@@ -265,6 +265,10 @@ class Engine:
                 request = self._write(sample)
             except WouldBlock:
                 self._asides.append(Aside(partial(self._write, sample), partial(self._board, call, index)))
+            except KeyboardInterrupt:  # in the caller's thread; the sample may be another caller's
+                call.fresh.appendleft((index, sample))
+                calls.append(call)
+                raise
             else:
                 self._board(call, index, request)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from typing import Protocol, runtime_checkable
 
 from ..calls import WouldBlock
@@ -33,9 +34,11 @@ def ask(rubric: Rubric, sample: Sample) -> list[Message]:
     """The messages for a sample; raises RubricFailed, or the Failure that the rubric itself raises."""
     try:
         return rubric.messages(sample)
-    except (Failure, KeyboardInterrupt, WouldBlock):
+    except Failure:
         raise
     except BaseException as error:  # even an exit: it is this sample's alone
+        if _is_not_the_rubrics(error):
+            raise
         raise unwritten(error) from error
 
 
@@ -52,10 +55,16 @@ def grade(rubric: Rubric, reply: Reply) -> Answer:
             score = float(score)
     except Failure as failure:
         return Answer(reply, failure=failure)
-    except (KeyboardInterrupt, WouldBlock):
-        raise
     except BaseException as error:
+        if _is_not_the_rubrics(error):
+            raise
         return Answer(reply, failure=RubricFailed(f"the rubric's parse raised {type(error).__name__}: {error}"))
     if score - score != 0.0:  # NaN and the infinities
         return Answer(reply, failure=Unparsed(f"the rubric's parse returned {score}, which is no finite number"))
     return Answer(reply, score)
+
+
+def _is_not_the_rubrics(error: BaseException) -> bool:
+    """Ctrl-C comes to the main thread, from outside; anywhere else the rubric itself raised it."""
+    interrupted = isinstance(error, KeyboardInterrupt) and threading.current_thread() is threading.main_thread()
+    return interrupted or isinstance(error, WouldBlock)

@@ -17,6 +17,8 @@ from rewardcore.calls import never_waits
 
 #: No history takes longer; one that does never ends.
 LONGEST = 100_000.0
+#: Real seconds in which a thread whose turn it is gets on; one that does not waits for a lock that nobody gives back.
+PATIENCE = 20.0
 
 
 class Deadlock(AssertionError):
@@ -50,8 +52,13 @@ class Stage(asyncio.SelectorEventLoop):
         super().__init__(self._time)
         self._clock_resolution = 1e-9
         self.threads: list[Thread] = []
-        self.lost: list[str] = []
-        self.set_exception_handler(lambda _, context: self.lost.append(str(context.get("exception", context))))
+        self.wrong: BaseException | None = None
+        self.set_exception_handler(self._note)
+
+    def _note(self, _: object, context: dict[str, Any]) -> None:
+        """Whatever only the loop sees ends the history."""
+        self.wrong = self.wrong or context.get("exception") or Deadlock(str(context))
+        self.stop()
 
     def play(self, main: Coroutine[Any, Any, None], quiet: Callable[[], object]) -> None:
         """To the end, or to the first thing that is wrong; no thread is left either way."""
@@ -59,6 +66,8 @@ class Stage(asyncio.SelectorEventLoop):
         never_waits.here = True
         try:
             self.run_until_complete(main)
+        except BaseException as error:
+            raise self.wrong or error from None
         finally:
             never_waits.here = False
             for thread in self.threads:
@@ -140,7 +149,8 @@ class Thread:
             self._thread.start()
         else:
             self._turn.release()
-        self._back.acquire()
+        if not self._back.acquire(timeout=PATIENCE):
+            raise Deadlock("a thread waits for a lock, and whoever has it waits too")
         if self._outcome is not None and not self.done.done():
             result, error = self._outcome
             if error is None:
@@ -161,7 +171,7 @@ class Thread:
         self._is_dismissed = True
         if self._thread is not None and self._outcome is None:
             self._turn.release()
-            self._thread.join()
+            self._thread.join(PATIENCE)
         if not self.done.done():
             self.done.cancel()
 

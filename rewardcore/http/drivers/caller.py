@@ -11,18 +11,22 @@ import math
 import queue
 import threading
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import partial
 from typing import Protocol
 
-from ...calls import Batch, Call, Driver
+from ...calls import Batch, Call, Driver, never_waits
 from ...clock import Clock, Event
 from ...failures import Failure, RewardcoreError
 from ...reply import Answer, Reply
 from ...rubrics.rubric import grade
 from ...stats import Stats
 from ..cache import Cache
-from ..engine import Engine, Flight, GiveUp
+from ..engine import Aside, Engine, Flight, GiveUp
+
+#: How long a rubric that waits for another judge holds up `close`.
+_PATIENCE_SECONDS = 2.0
 
 
 class BlockingTransport(Protocol):
@@ -49,7 +53,7 @@ class CallerDriver(Driver):
         self._transport = transport
         self._close_cache = close_cache
         self._deadline = deadline
-        self._lock = threading.RLock()  # over the engine
+        self._lock = threading.RLock()
         self._unasked: weakref.WeakSet[Call] = weakref.WeakSet()
         self._waiters: dict[Event, None] = {}
         self._work: queue.SimpleQueue[Callable[[], object] | None] = queue.SimpleQueue()
@@ -90,25 +94,36 @@ class CallerDriver(Driver):
 
     def _pump(self) -> float:
         """Do what the engine says; the seconds until it has to be asked again."""
-        with self._lock:
+        with self._deciding():
             while True:
                 step = self._engine.take(self.clock.now())
                 if isinstance(step, Flight):
-                    self._start(step)
+                    self._do(partial(self._attempt, step))
                 elif isinstance(step, GiveUp):
                     self._transport.abort(step.flight.number)
-                else:
-                    assert isinstance(step, float)  # nothing is read aside here: a rubric may wait in this thread
-                    if step or self._closed:
-                        return step
+                elif isinstance(step, Aside):
+                    self._do(partial(self._go_aside, step))
+                elif step or self._closed:
+                    return step
 
-    def _start(self, flight: Flight) -> None:
+    @contextmanager
+    def _deciding(self) -> Iterator[None]:
+        """Over the engine: nobody else decides meanwhile, and a rubric that would wait here is read aside."""
+        with self._lock:
+            never_waits.here, before = True, getattr(never_waits, "here", False)
+            try:
+                yield
+            finally:
+                never_waits.here = before
+
+    def _do(self, work: Callable[[], object]) -> None:
+        """In the sending thread, in turn."""
         if self._sender is None:
-            self._sender = threading.Thread(target=self._send_all, name="rewardcore-sync", daemon=True)
+            self._sender = threading.Thread(target=self._work_off, name="rewardcore-sync", daemon=True)
             self._sender.start()
-        self._work.put(self.clock.carry(partial(self._attempt, flight)))
+        self._work.put(self.clock.carry(work))
 
-    def _send_all(self) -> None:
+    def _work_off(self) -> None:
         while (work := self._work.get()) is not None:
             work()
 
@@ -119,8 +134,14 @@ class CallerDriver(Driver):
             answer = Answer(failure=failure)
         except BaseException as error:
             answer = Answer(failure=Failure(f"{type(error).__name__}: {error}"))
-        with self._lock:
+        with self._deciding():
             self._engine.settle(flight, answer, self.clock.now())
+            self._wake()
+
+    def _go_aside(self, aside: Aside) -> None:
+        result = aside.work()
+        with self._deciding():
+            aside.then(result)
             self._wake()
 
     def _wake(self) -> None:
@@ -143,7 +164,7 @@ class CallerDriver(Driver):
             self._wake()
         if self._sender is not None:
             self._work.put(None)
-            self._sender.join()
+            self._sender.join(_PATIENCE_SECONDS)
         self._transport.close()
         self._close_cache(self._engine.cache)
 

@@ -7,6 +7,7 @@ there is, and leaves when there is none. So the number of tasks is the number of
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import math
 import threading
 from collections import deque
@@ -181,12 +182,8 @@ class LoopDriver(Driver):
 
     async def _grade(self, reply: Reply) -> Answer:
         if self._aside is None:
-            try:
+            with contextlib.suppress(WouldBlock):
                 return grade(self.engine.rubric, reply)
-            except WouldBlock:
-                pass
-            except BaseException as error:  # an interruption of the rubric's own making
-                return Answer(reply, failure=Failure(f"the rubric's parse raised {type(error).__name__}: {error}"))
         answer: Answer = await self._in_thread(lambda: grade(self.engine.rubric, reply))
         return answer
 
