@@ -79,20 +79,6 @@ class VirtualClock:
     def event(self) -> VirtualEvent:
         return VirtualEvent(self)
 
-    def carry(self, work: Callable[[], Result]) -> Callable[[], Result]:
-        """Work that another thread will do: time stands still from here until it is done, except while it waits."""
-        party = Party()
-        self._begin(party)
-
-        def carried() -> Result:
-            try:
-                with self._in_this_thread(party):
-                    return work()
-            finally:
-                self._end(party)
-
-        return carried
-
     def new_event_loop(self) -> asyncio.AbstractEventLoop:
         return VirtualLoop(self)
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
-from collections.abc import Callable
 from typing import Protocol
 
 
@@ -33,10 +32,6 @@ class Clock:
 
     def event(self) -> Event:
         return threading.Event()
-
-    def carry(self, work: Callable[[], object]) -> Callable[[], object]:
-        """The work as another thread will do it; time that jumps must not jump over it."""
-        return work
 
     def new_event_loop(self) -> asyncio.AbstractEventLoop:
         try:

@@ -10,9 +10,9 @@ from typing import Any, Literal
 from ..calls import Driver
 from ..failures import ConfigurationError
 from ..judge import AsyncioJudge, Judge
-from .drivers.caller import CallerDriver
 from .drivers.loop import LoopDriver
 from .drivers.loop_thread import LoopThread
+from .drivers.sync import SyncDriver
 from .endpoint import Endpoint
 from .processes import check_children
 from .settings import Settings
@@ -23,7 +23,9 @@ TransportName = Literal["aiohttp", "httpx"]
 
 def open_sync(endpoint: Endpoint, **options: Any) -> Judge:
     settings = Settings(endpoint, **options)
-    return Judge(settings.name, functools.partial(_in_the_callers_thread, settings), settings.deadline)
+    driver = functools.partial(SyncDriver, settings.deadline)
+    hire = functools.partial(drive_asyncio, settings, "httpx", driver, places=1)
+    return Judge(settings.name, hire, settings.deadline)
 
 
 def open_process(
@@ -42,7 +44,7 @@ def open_process(
     from .transports.worker_pool import WorkerPool
 
     pool = functools.partial(WorkerPool, endpoint, settings.rubric, worker_setup)
-    return Judge(settings.name, functools.partial(_on_a_loop, settings, pool, workers), settings.deadline)
+    return Judge(settings.name, functools.partial(_on_a_loop, settings, pool, LoopDriver, workers), settings.deadline)
 
 
 def open_asyncio(
@@ -67,7 +69,12 @@ def open_asyncio(
     return AsyncioJudge(settings.name, hire, settings.deadline, chunk_size=64 if limit == "auto" else max(16, limit))
 
 
-def drive_asyncio(settings: Settings, transport: TransportName) -> LoopDriver:
+def drive_asyncio(
+    settings: Settings,
+    transport: TransportName,
+    driver: Callable[..., LoopDriver] = LoopDriver,
+    places: int | None = None,
+) -> LoopDriver:
     """The client is imported only now, since it costs more than a small batch; and here, not on the loop."""
     client: Callable[[Endpoint], Transport]
     with importing:
@@ -75,20 +82,13 @@ def drive_asyncio(settings: Settings, transport: TransportName) -> LoopDriver:
             from .transports.httpx_client import AsyncHttpx as client
         else:
             from .transports.aiohttp_client import AiohttpTransport as client
-    return _on_a_loop(settings, functools.partial(client, settings.endpoint))
+    return _on_a_loop(settings, functools.partial(client, settings.endpoint), driver, places)
 
 
-def _in_the_callers_thread(settings: Settings) -> Driver:
-    engine = settings.new_engine(places=1)
-    with importing:
-        from .transports.httpx_client import BlockingHttpx
-
-        transport = BlockingHttpx(settings.endpoint)
-    return CallerDriver(settings.clock, engine, transport, settings.close_cache, settings.deadline)
-
-
-def _on_a_loop(settings: Settings, open_transport: Callable[[], Transport], places: int | None = None) -> LoopDriver:
+def _on_a_loop(
+    settings: Settings, open_transport: Callable[[], Transport], driver: Callable[..., LoopDriver], places: int | None
+) -> LoopDriver:
     engine = settings.new_engine(places)
     with importing:
         thread = LoopThread.acquire(settings.clock)
-    return LoopDriver(settings.clock, engine, open_transport, settings.close_cache, thread)
+    return driver(settings.clock, engine, open_transport, settings.close_cache, thread)

@@ -8,26 +8,17 @@ from collections.abc import Awaitable, Callable
 from concurrent.futures import CancelledError
 
 from rewardcore import AsyncioJudge, Endpoint, Judge, RewardcoreError, Sample, Unparsed, Verdict
-from rewardcore.http.drivers.caller import CallerDriver
 from rewardcore.http.drivers.loop import LoopDriver
+from rewardcore.http.drivers.sync import SyncDriver
 from rewardcore.http.limit import Limit
 from rewardcore.http.request import RequestBuilder
 from rewardcore.http.retry import RetryBudget
 from rewardcore.judge import _open_judges
 from tests.simulation.invariants import Checked, check_end, check_instant
 from tests.simulation.stage import Stage
-from tests.simulation.world import BlockingTransport, Cache, Rubric, Transport, World, Wrong, score_of
+from tests.simulation.world import Cache, Rubric, Transport, World, Wrong, score_of
 
 ENDPOINT = Endpoint("http://judge.test/v1", "judge", api_key_env=None)
-
-
-class Caller(CallerDriver):
-    """The driver as it is; only that its sending thread is one of the history's."""
-
-    stage: Stage
-
-    def _do(self, work: Callable[[], object]) -> None:
-        self.stage.start_thread(work)
 
 
 class History:
@@ -36,8 +27,8 @@ class History:
     def __init__(self, seed: int) -> None:
         self.stage = Stage()
         dice = World(seed, self.stage, 0).dice
-        is_loop = dice.random() < 0.75
-        limit = dice.choice([1, 2, 2, 3, 6]) if is_loop else 1
+        is_sync = dice.random() < 0.2
+        limit = 1 if is_sync else dice.choice([1, 2, 2, 3, 6])
         self.world = World(seed + 1_000_000, self.stage, limit)
         self.dice = self.world.dice
         self.deadline = self.dice.choice([1.0, 8.0, 60.0])
@@ -45,10 +36,10 @@ class History:
             self.world.cache = Cache(self.world)
         rubric = Rubric(self.world, self.dice.random() < 0.25, self._second_opinion)
         self.engine = self._engine(self.world, rubric, limit)
-        self.judge = self._judge(self.engine, is_loop)
+        self.judge = self._judge(self.engine, is_sync)
         inner = World(seed + 2_000_000, self.stage, 2)
-        self.inner = self._judge(self._engine(inner, Rubric(inner, False, None), 2), True)
-        self.driver: LoopDriver | CallerDriver = self.judge._driver  # type: ignore[assignment]
+        self.inner = self._judge(self._engine(inner, Rubric(inner, False, None), 2))
+        self.driver: LoopDriver = self.judge._driver  # type: ignore[assignment]
         name = type(self.driver).__name__
         self.world.note(f"{name}, {limit} at once, deadline {self.deadline}, {rubric.independent=}")
         self.is_closed = False
@@ -70,14 +61,13 @@ class History:
         engine.world = world
         return engine
 
-    def _judge(self, engine: Checked, is_loop: bool) -> AsyncioJudge:
-        if is_loop:
-            driver = LoopDriver(self.stage, engine, lambda: Transport(engine.world), lambda _: None, self.stage)  # type: ignore[arg-type]
-            return AsyncioJudge("simulated", lambda: driver, self.deadline, chunk_size=4)
-        caller = Caller(self.stage, engine, BlockingTransport(engine.world), lambda _: None, self.deadline)  # type: ignore[arg-type]
-        caller.stage = self.stage
-        engine.only_while_waited_for = True
-        return Judge("simulated", lambda: caller, self.deadline)  # type: ignore[return-value]
+    def _judge(self, engine: Checked, is_sync: bool = False) -> AsyncioJudge:
+        parts = (self.stage, engine, lambda: Transport(engine.world), lambda _: None, self.stage)
+        if is_sync:
+            driver: LoopDriver = SyncDriver(self.deadline, *parts)
+            return Judge("simulated", lambda: driver, self.deadline)  # type: ignore[return-value]
+        driver = LoopDriver(*parts)  # type: ignore[arg-type]
+        return AsyncioJudge("simulated", lambda: driver, self.deadline, chunk_size=4)
 
     def _second_opinion(self, word: str) -> float:
         (verdict,) = self.inner.judge([Sample("p", f"{self.dice.choice(['quick', 'quick', 'slow'])}-0")])

@@ -9,7 +9,6 @@ from typing import Any
 
 from rewardcore.calls import Call, Run
 from rewardcore.failures import DeadlinePassed, Denied, JudgeClosed
-from rewardcore.http.drivers.caller import CallerDriver
 from rewardcore.http.drivers.loop import LoopDriver
 from rewardcore.http.engine import Engine, Flight
 from rewardcore.reply import Answer
@@ -23,7 +22,6 @@ class Checked(Engine):
 
     world: World
     is_closing = False
-    only_while_waited_for = False  # in the caller's thread, what is overdue is told when somebody asks again
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -85,7 +83,7 @@ class Checked(Engine):
     def _check_verdict(self, call: Call, index: int, answer: Answer) -> None:
         word, now, failure = self.words[call, index], self.world.stage.now(), answer.failure
         self.world.note(f"told {word}: {'ok' if failure is None else repr(failure)}")
-        if now > call.deadline + _MOMENT and not self.only_while_waited_for:
+        if now > call.deadline + _MOMENT:
             raise Wrong(f"{word} has its verdict at {now}, after its deadline {call.deadline}")
         if failure is None:
             if answer.score != score_of(word):
@@ -130,17 +128,14 @@ class Checked(Engine):
                 raise Wrong("a flight is late that is wanted, or not in the air")
 
 
-def check_instant(engine: Checked, driver: LoopDriver | CallerDriver) -> None:
+def check_instant(engine: Checked, driver: LoopDriver) -> None:
     """Nothing is left to do at this instant: so whoever could get on has."""
     if engine.is_closing:
         return
     now, in_flight = engine.world.stage.now(), engine.stats.in_flight
-    if isinstance(driver, LoopDriver):
-        carried = sum(flight is not None for flight in driver._workers.values())
-        if carried != in_flight:
-            raise Wrong(f"{in_flight} permits are taken, and {carried} requests are carried: a permit has leaked")
-    elif not driver._waiters:
-        return  # it works only while somebody waits
+    carried = sum(flight is not None for flight in driver._workers.values())
+    if carried != in_flight:
+        raise Wrong(f"{in_flight} permits are taken, and {carried} requests are carried: a permit has leaked")
     if any(call.deadline < now - _MOMENT for call in engine._open):
         raise Wrong("a call outlives its deadline, and nobody was told")
     waits = any(flight.seats for flight in engine._ready) or any(call.fresh for call in engine._calls)

@@ -113,7 +113,7 @@ class World:
 
 
 class Transport:
-    """For the loop driver: a request that is cancelled may take a moment to be gone."""
+    """A request that is cancelled may take a moment to be gone."""
 
     def __init__(self, world: World) -> None:
         self._world = world
@@ -136,37 +136,6 @@ class Transport:
         return answer
 
     async def close(self) -> None:
-        pass
-
-
-class BlockingTransport:
-    """For the driver in the caller's thread."""
-
-    def __init__(self, world: World) -> None:
-        self._world = world
-        self._aborted = 0
-        self._abort = world.stage.event()
-
-    def send(self, body: bytes, number: int) -> Reply:
-        if number <= self._aborted:
-            raise ConnectionFailed("aborted before it began")
-        self._abort.clear()
-        _, seconds, answer = self._world.arrive(body)
-        try:
-            if self._abort.wait(seconds):
-                raise ConnectionFailed("aborted")
-        finally:
-            self._world.leave(body)
-        if isinstance(answer, Exception):
-            raise answer
-        return answer
-
-    def abort(self, number: int) -> None:
-        self._world.note(f"aborted request {number}")
-        self._aborted = max(self._aborted, number)
-        self._abort.set()
-
-    def close(self) -> None:
         pass
 
 

@@ -1,5 +1,5 @@
 """Drivers: take, send, settle, gone. What is sent, shared, tried again or given up is the engine's to say.
 
-caller.py drives in the caller's thread, loop.py on an event loop (loop_thread.py gives it one); remote.py has a loop
-driver in another process and passes calls and verdicts on. Opened by modes.py.
+loop.py drives on an event loop, which loop_thread.py gives it; sync.py is the same with one place; remote.py has one
+in another process and passes calls and verdicts on. Opened by modes.py.
 """

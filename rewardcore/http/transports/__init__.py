@@ -1,8 +1,7 @@
 """Transports: how a request's bytes reach the endpoint. The one seam that a test or a benchmark replaces.
 
-`Transport` is what the loop driver sends with: aiohttp_client.py (production), httpx_client.py (what respx mocks) and
-worker_pool.py (processes that fetch and parse). The driver in the caller's thread, and each worker of the pool, sends
-with `BlockingHttpx`. They know nothing of calls, retries or limits.
+`Transport` is what the driver sends with: aiohttp_client.py (production), httpx_client.py (what respx mocks) and
+worker_pool.py (processes that fetch and parse). They know nothing of calls, retries or limits.
 """
 
 from __future__ import annotations

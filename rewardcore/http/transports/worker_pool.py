@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import multiprocessing
 import os
 import pickle
-import queue
+import signal
 import socket
 import struct
 import threading
@@ -25,10 +26,11 @@ from ...rubrics import Rubric
 from ...rubrics.rubric import grade
 from ..endpoint import Endpoint
 from ..processes import PATIENCE_SECONDS, READY, end, spawn
-from . import importing
 
 #: The head of a message: its length, as multiprocessing's Connection writes it at the other end.
 _HEAD = struct.Struct("!i")
+#: What tells a worker to let go of its request.
+_GIVE_UP = signal.SIGUSR1
 
 WorkerSetup = Callable[[], object]
 
@@ -68,7 +70,6 @@ class _Worker(asyncio.Protocol):
 
     def __init__(self, arguments: tuple[Endpoint, Rubric, WorkerSetup | None]) -> None:
         self._loop = asyncio.get_running_loop()
-        self._number = 0
         self._received = bytearray()
         self._answer: asyncio.Future[Answer] | None = None
         self._ready: asyncio.Future[None] = self._loop.create_future()
@@ -85,13 +86,13 @@ class _Worker(asyncio.Protocol):
         await asyncio.shield(self._ready)
         if self._transport is None:
             raise WorkerDied("the worker process died before it was asked")
-        self._number += 1
         self._answer = answer = self._loop.create_future()
-        self._write((self._number, body))
+        self._transport.write(_HEAD.pack(len(body)) + body)
         try:
             return await asyncio.shield(answer)
         except asyncio.CancelledError:
-            self._write((self._number, None))
+            if self._process is not None and self._process.pid is not None and not answer.done():
+                os.kill(self._process.pid, _GIVE_UP)
             await asyncio.wait([answer], timeout=PATIENCE_SECONDS)  # cancelled again, it is closed anyway
             if not answer.done() or answer.exception() is not None:
                 self._lost("the worker process did not let go of a request that was given up")
@@ -119,11 +120,6 @@ class _Worker(asyncio.Protocol):
             self._transport, _ = await self._loop.create_unix_connection(lambda: self, sock=end_here)
         except Exception as error:
             self._lost(f"a worker process could not start: {type(error).__name__}: {error}")
-
-    def _write(self, message: object) -> None:
-        if self._transport is not None:
-            packed = pickle.dumps(message)
-            self._transport.write(_HEAD.pack(len(packed)) + packed)
 
     def data_received(self, data: bytes) -> None:
         self._received += data
@@ -166,37 +162,53 @@ class _Worker(asyncio.Protocol):
 def _answer_requests(
     connection: Connection, endpoint: Endpoint, rubric: Rubric, setup: WorkerSetup | None
 ) -> Callable[[], None]:
-    """The worker's side: a thread reads the pipe, so that an abort is heard, and the parent's end is noticed."""
-    with importing:
-        from .httpx_client import BlockingHttpx
+    """The worker's side, in its main thread, which a signal interrupts when a request is given up."""
+    from .httpx_client import BlockingHttpx
+
     if setup is not None:
         setup()
     transport = BlockingHttpx(endpoint)
-    questions: queue.SimpleQueue[tuple[int, bytes]] = queue.SimpleQueue()
+    sending = False
 
-    def listen() -> None:
-        with contextlib.suppress(EOFError, OSError):
-            while True:
-                number, body = pickle.loads(connection.recv_bytes())
-                if body is None:
-                    transport.abort(number)
-                else:
-                    questions.put((number, body))
-        os._exit(0)
+    def interrupt(*_: object) -> None:
+        if sending:
+            raise WorkerDied("the request was given up")
+
+    signal.signal(_GIVE_UP, interrupt)
+
+    def answer(body: bytes) -> Answer:
+        nonlocal sending
+        try:
+            sending = True
+            reply = transport.send(body)
+            sending = False
+            return grade(rubric, reply)
+        except Failure as failure:
+            return Answer(failure=failure)
+        except BaseException as error:
+            return Answer(failure=Failure(f"{type(error).__name__}: {error}"))
+        finally:
+            sending = False
 
     def work() -> None:
-        threading.Thread(target=listen, name="rewardcore-listen", daemon=True).start()
+        threading.Thread(target=_end_with_the_parent, name="rewardcore-parent", daemon=True).start()
         while True:
-            number, body = questions.get()
-            try:
-                answer = grade(rubric, transport.send(body, number))
-            except Failure as failure:
-                answer = Answer(failure=failure)
-            except BaseException as error:
-                answer = Answer(failure=Failure(f"{type(error).__name__}: {error}"))
-            try:
-                connection.send(answer)
-            except (TypeError, AttributeError, pickle.PicklingError) as error:
-                connection.send(Answer(failure=Failure(f"the worker's answer cannot travel: {error}")))
+            packed = _pack(answer(connection.recv_bytes()))
+            connection.send_bytes(packed)
 
     return work
+
+
+def _pack(answer: Answer) -> bytes:
+    try:
+        return pickle.dumps(answer)
+    except Exception as error:
+        return pickle.dumps(Answer(failure=Failure(f"the worker's answer cannot travel: {error}")))
+
+
+def _end_with_the_parent() -> None:
+    """A worker that waits for a reply would not notice that its pipe has ended."""
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        parent.join()
+        os._exit(1)
