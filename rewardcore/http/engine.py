@@ -19,6 +19,7 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
+from operator import attrgetter
 from typing import Any, NamedTuple
 
 from ..calls import Call, WouldBlock
@@ -93,8 +94,8 @@ class Engine:
     _open: dict[Call, None] = field(default_factory=dict)
     _flights: dict[bytes, Flight] = field(default_factory=dict)  # whom a sample may join
     _ready: deque[Flight] = field(default_factory=deque)
-    _parked: Timetable[Flight] = field(default_factory=lambda: Timetable(lambda flight: flight.seats))
-    _deadlines: Timetable[Call] = field(default_factory=lambda: Timetable(lambda call: call.waiting))
+    _parked: Timetable[Flight] = field(default_factory=lambda: Timetable(attrgetter("seats")))
+    _deadlines: Timetable[Call] = field(default_factory=lambda: Timetable(attrgetter("waiting")))
     _late: dict[Flight, float] = field(default_factory=dict)  # until when, the earliest first
     _dying: int = 0
     _asides: deque[Aside] = field(default_factory=deque)

@@ -24,7 +24,7 @@ TransportName = Literal["aiohttp", "httpx"]
 def open_sync(endpoint: Endpoint, **options: Any) -> Judge:
     settings = Settings(endpoint, **options)
     driver = functools.partial(SyncDriver, settings.deadline)
-    hire = functools.partial(drive_asyncio, settings, "httpx", driver, places=1)
+    hire = functools.partial(_drive, settings, "httpx", driver, places=1)
     return Judge(settings.name, hire, settings.deadline)
 
 
@@ -59,17 +59,18 @@ def open_asyncio(
         raise ConfigurationError(f'transport must be "aiohttp" or "httpx", not {transport!r}')
     if background not in ("thread", "process"):
         raise ConfigurationError(f'background must be "thread" or "process", not {background!r}')
-    hire: Callable[[], Driver] = functools.partial(drive_asyncio, settings, transport)
+    drive = functools.partial(_drive, settings, transport)
+    hire: Callable[[], Driver] = drive
     if background == "process":
         check_children('background="process"', endpoint=endpoint, rubric=settings.rubric)
         from .drivers.remote import RemoteDriver
 
-        hire = functools.partial(RemoteDriver, settings, transport)
+        hire = functools.partial(RemoteDriver, settings, drive)
     limit = settings.max_concurrent
     return AsyncioJudge(settings.name, hire, settings.deadline, chunk_size=64 if limit == "auto" else max(16, limit))
 
 
-def drive_asyncio(
+def _drive(
     settings: Settings,
     transport: TransportName,
     driver: Callable[..., LoopDriver] = LoopDriver,

@@ -7,12 +7,12 @@ there is, and leaves when there is none. So the number of tasks is the number of
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import math
 import threading
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Any
 
 from ...calls import Call, Driver, WouldBlock
@@ -145,7 +145,9 @@ class LoopDriver(Driver):
             flight = following
             try:
                 reply = await send(flight.request.body)
-                answer = reply if type(reply) is Answer else await self._grade(reply)  # type: ignore[arg-type]
+                answer = reply if isinstance(reply, Answer) else self._grade(reply)
+                if answer is None:
+                    answer = await self._in_thread(partial(grade, engine.rubric, reply))  # type: ignore[arg-type]
             except Failure as failure:
                 answer = Answer(failure=failure)
             except asyncio.CancelledError:
@@ -180,12 +182,12 @@ class LoopDriver(Driver):
         if not self._closed:
             self._pump()
 
-    async def _grade(self, reply: Reply) -> Answer:
-        if self._aside is None:
-            with contextlib.suppress(WouldBlock):
-                return grade(self.engine.rubric, reply)
-        answer: Answer = await self._in_thread(lambda: grade(self.engine.rubric, reply))
-        return answer
+    def _grade(self, reply: Reply) -> Answer | None:
+        """None where the rubric waits for another judge, and is from then on read in other threads."""
+        try:
+            return grade(self.engine.rubric, reply) if self._aside is None else None
+        except WouldBlock:
+            return None
 
     async def _go_aside(self, aside: Aside) -> None:
         aside.then(await self._in_thread(aside.work))

@@ -31,6 +31,7 @@ from ...verdict import Verdict
 from ..cache import BUSY_SECONDS
 from ..processes import PATIENCE_SECONDS, READY, end, spawn
 from ..settings import Settings
+from .loop import LoopDriver
 
 log = logging.getLogger("rewardcore")
 
@@ -44,14 +45,14 @@ _values = attrgetter(*Verdict.__slots__)
 class RemoteDriver(Driver):
     """The parent's side: calls out, verdicts in. A child that dies fails its calls; the next call starts another."""
 
-    def __init__(self, settings: Settings, transport: str) -> None:
+    def __init__(self, settings: Settings, open_driver: Callable[[], LoopDriver]) -> None:
         super().__init__(settings.clock)
         if not isinstance(settings.cache, (str, os.PathLike, bool, NoneType)):
             raise ConfigurationError("cache must be a path, True or None where another process judges, not an object")
         if settings.clock is not SYSTEM_CLOCK:
             raise ConfigurationError("clock must be the system's where another process judges")
         settings.close_cache(settings.open_cache())  # one that cannot be used is an error here, not in the child
-        self._arguments = (settings, transport)
+        self._open_driver = open_driver
         self._lock = threading.Lock()  # guards the calls and who judges them
         self._numbers = itertools.count()
         self._calls: dict[int, Call] = {}
@@ -111,7 +112,7 @@ class RemoteDriver(Driver):
         self._outbox.put(lambda: _pack(*message))
 
     def _start(self) -> None:
-        self._process, self._connection = spawn(_judge_here, *self._arguments)
+        self._process, self._connection = spawn(_judge_here, self._open_driver)
         self._outbox: queue.SimpleQueue[Callable[[], bytes] | None] = queue.SimpleQueue()
         self._reason = ""  # why the child is gone
         self._threads = [
@@ -204,10 +205,8 @@ def _pack_call(call: Call, samples: deque[tuple[int, Sample]], run: int | None) 
     return _pack("begin", call.number, rows, call.deadline, run)
 
 
-def _judge_here(connection: Connection, settings: Settings, transport: Any) -> Callable[[], None]:
+def _judge_here(connection: Connection, open_driver: Callable[[], LoopDriver]) -> Callable[[], None]:
     """The child's side: the driver of the thread mode, until the pipe ends or "close" comes."""
-    from ..modes import drive_asyncio
-
     sending = threading.Lock()
 
     def send(*message: object, figures: bool = False) -> None:
@@ -222,7 +221,7 @@ def _judge_here(connection: Connection, settings: Settings, transport: Any) -> C
     forward = _Forward()
     log.addHandler(forward)
     log.setLevel(logging.DEBUG)  # what is shown is for the parent to say
-    driver = drive_asyncio(settings, transport)
+    driver = open_driver()
     calls: dict[int, Call] = {}
     runs: dict[int, Run] = {}
 
