@@ -8,12 +8,15 @@ anything it says READY, or why it cannot.
 from __future__ import annotations
 
 import ast
+import asyncio
 import contextlib
 import linecache
 import multiprocessing
 import os
 import pickle
 import signal
+import socket
+import struct
 import sys
 import weakref
 from collections.abc import Callable
@@ -25,9 +28,11 @@ from typing import Any
 
 from ..failures import ConfigurationError
 
-PATIENCE_SECONDS = 5.0
+_PATIENCE_SECONDS = 5.0
 #: The first message of a child that can work; any other is the reason why it cannot.
-READY = b"ready"
+_READY = b"ready"
+#: The head of a message: its length, as multiprocessing's Connection writes it at the other end.
+_HEAD = struct.Struct("!i")
 
 
 def check_children(mode: str, **travellers: object) -> None:
@@ -107,14 +112,80 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_disown)
 
 
-def end(process: BaseProcess) -> None:
-    """Stop a child surely: SIGTERM, then SIGKILL. Its pipe ends with it, and whoever reads there notices."""
-    process.terminate()
-    process.join(PATIENCE_SECONDS)
-    if process.is_alive():
-        process.kill()
-        process.join()
-    process.close()
+class Child(asyncio.Protocol):
+    """A spawned process as the loop sees it: messages there and back, and its end, with the reason."""
+
+    def __init__(self, main: Callable[..., Callable[[], None]], *arguments: Any) -> None:
+        self.reason = ""  # why it is gone
+        self._loop = asyncio.get_running_loop()
+        self.ready: asyncio.Future[None] = self._loop.create_future()
+        self._received = bytearray()
+        self._early: list[bytes] = []
+        self._transport: asyncio.Transport | None = None
+        self.process, connection = spawn(main, *arguments)
+        with connection:
+            self._connecting = self._loop.create_task(self._connect(socket.socket(fileno=os.dup(connection.fileno()))))
+
+    def received(self, message: bytes) -> None:
+        raise NotImplementedError
+
+    def lost(self, reason: str) -> None:
+        """It is gone, or given up; told once."""
+
+    def write(self, message: bytes) -> None:
+        packed = _HEAD.pack(len(message)) + message
+        if self._transport is None:
+            self._early.append(packed)
+        elif not self.reason:
+            self._transport.write(packed)
+
+    def give_up(self, reason: str) -> None:
+        if not self.reason:
+            self.reason = reason
+            if self._transport is not None:
+                self._transport.abort()
+            if not self.ready.done():
+                self.ready.cancel()
+            self.lost(reason)
+
+    async def end(self, patience: float = 0.0) -> None:
+        """Let it end by itself for so long; then SIGTERM, then SIGKILL. Without a thread: at exit there are none."""
+        await asyncio.wait([self._connecting])
+        gone = asyncio.Event()
+        self._loop.add_reader(self.process.sentinel, gone.set)
+        for stop, seconds in ((None, patience), (self.process.terminate, _PATIENCE_SECONDS), (self.process.kill, None)):
+            if stop is not None:
+                stop()
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(gone.wait(), seconds)
+                break
+        self._loop.remove_reader(self.process.sentinel)
+        self.give_up("the judge was closed")
+        self.process.join()
+        self.process.close()
+
+    async def _connect(self, end_here: socket.socket) -> None:
+        self._transport, _ = await self._loop.create_unix_connection(lambda: self, sock=end_here)
+        self._transport.writelines(self._early)
+
+    def data_received(self, data: bytes) -> None:
+        self._received += data
+        while len(self._received) >= _HEAD.size:
+            end = _HEAD.size + _HEAD.unpack_from(self._received)[0]
+            if len(self._received) < end:
+                return
+            message = bytes(self._received[_HEAD.size : end])
+            del self._received[:end]
+            if self.ready.done():
+                self.received(message)
+            elif message == _READY:
+                self.ready.set_result(None)
+            else:
+                self.give_up(f"a child process could not start: {message.decode()}")
+
+    def connection_lost(self, error: Exception | None) -> None:
+        while_it = "" if self.ready.done() else " while it started"
+        self.give_up(f"the process that judged this sample died{while_it}")
 
 
 def _run(connection: Connection, packed: bytes) -> None:
@@ -127,5 +198,5 @@ def _run(connection: Connection, packed: bytes) -> None:
         except BaseException as error:
             connection.send_bytes(f"{type(error).__name__}: {error}".encode())
             return
-        connection.send_bytes(READY)
+        connection.send_bytes(_READY)
         work()

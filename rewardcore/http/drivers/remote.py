@@ -6,12 +6,12 @@ disturbed. Every sample is packed by itself: one that cannot be read at the othe
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import itertools
 import logging
 import os
 import pickle
-import queue
 import threading
 import weakref
 from collections import deque
@@ -29,13 +29,17 @@ from ...sample import Sample
 from ...stats import Stats
 from ...verdict import Verdict
 from ..cache import BUSY_SECONDS
-from ..processes import PATIENCE_SECONDS, READY, end, spawn
+from ..processes import Child
 from ..settings import Settings
 from .loop import LoopDriver
+from .loop_thread import LoopThread
 
 log = logging.getLogger("rewardcore")
 
 _GATHER_SECONDS = 0.002
+_ASKING_SECONDS = 5.0
+#: How long a child may take to put its cache on disk, however busy that is.
+_CLOSING_SECONDS = 2 * BUSY_SECONDS
 #: Verdicts a message. One large message at the end would wait for the parent's GIL at every piece that a pipe can hold.
 _PACK = 64
 _fields = attrgetter(*Sample.__slots__)
@@ -53,149 +57,138 @@ class RemoteDriver(Driver):
             raise ConfigurationError("clock must be the system's where another process judges")
         settings.close_cache(settings.open_cache())  # one that cannot be used is an error here, not in the child
         self._open_driver = open_driver
-        self._lock = threading.Lock()  # guards the calls and who judges them
-        self._numbers = itertools.count()
+        self._numbers = itertools.count(1)
         self._calls: dict[int, Call] = {}
         self._runs: weakref.WeakKeyDictionary[Run, int] = weakref.WeakKeyDictionary()
         self._before = Stats()  # of the children that are gone
         self._stats = Stats()
-        self._asked: dict[int, threading.Event] = {}
+        self._asked: dict[int, asyncio.Future[None]] = {}
+        self._posting = threading.Lock()
         self._closed = False
-        self._start()
+        self._thread = LoopThread.acquire(settings.clock)
+        self._child = self._thread.run(self._hire())
+
+    # Called from any thread.
 
     def begin(self, call: Call) -> None:
-        with self._lock:
-            if self._closed:
-                raise RewardcoreError("this judge is closed; open another")
-            if self._reason:
-                self._stop()
-                self._start()
-            call.number = next(self._numbers)
-            self._calls[call.number] = call
-            samples, call.fresh = call.fresh, deque()
-            run = self._run_number(call.run) if call.is_streamed else None
-            self._outbox.put(lambda: _pack_call(call, samples, run))
+        if not self._post(self._begin, call):
+            raise RewardcoreError("this judge is closed; open another")
+
+    def abandon(self, call: Call) -> None:
+        self._post(self._abandon, call)
+
+    def stats(self) -> Stats:
+        if not self._closed and not self._child.reason:
+            self._thread.run(self._ask())
+        return self._before + self._stats
+
+    def close(self) -> None:
+        with self._posting:
+            self._closed = True
+        self._thread.run(self._shut())
+        self._thread.release()
+
+    def _post(self, action: Callable[[Call], None], call: Call) -> bool:
+        with self._posting:
+            if not self._closed:
+                self._thread.loop.call_soon_threadsafe(action, call)
+            return not self._closed
+
+    # Called on the loop.
+
+    async def _hire(self) -> _Elsewhere:
+        return _Elsewhere(self, _judge_here, self._open_driver)
+
+    def _begin(self, call: Call) -> None:
+        if self._child.reason:
+            self._thread.loop.create_task(self._child.end())
+            self._child = _Elsewhere(self, _judge_here, self._open_driver)
+        call.number = next(self._numbers)
+        self._calls[call.number] = call
+        run = self._run_number(call.run) if call.is_streamed else None
+        self._child.write(_pack_call(call, run))
 
     def _run_number(self, run: Run) -> int:
         """The child knows a stream's run by its number, and forgets it when the parent has."""
         if (number := self._runs.get(run)) is None:
             number = self._runs[run] = next(self._numbers)
-            weakref.finalize(run, lambda: self._post("forget", number)).atexit = False
+            weakref.finalize(run, self._forget, number).atexit = False
         return number
 
-    def abandon(self, call: Call) -> None:
-        with self._lock:
-            call.waiting.clear()
-            if self._calls.pop(call.number, None) is not None:
-                self._post("abandon", call.number)
+    def _forget(self, number: int) -> None:
+        with contextlib.suppress(RuntimeError):  # closed, and the loop with it
+            self._thread.loop.call_soon_threadsafe(self._child.write, _pack("forget", number))
 
-    def stats(self) -> Stats:
-        ticket, answered = next(self._numbers), threading.Event()
-        with self._lock:
-            if not self._closed and not self._reason:
-                self._asked[ticket] = answered
-                self._post("stats", ticket)
-        if ticket in self._asked:
-            answered.wait(PATIENCE_SECONDS)
-            self._asked.pop(ticket, None)
-        with self._lock:
-            return self._before + self._stats
+    def _abandon(self, call: Call) -> None:
+        call.waiting.clear()
+        if self._calls.pop(call.number, None) is not None:
+            self._child.write(_pack("abandon", call.number))
 
-    def close(self) -> None:
-        with self._lock:
-            self._closed = True
-            self._post("close")
-        self._process.join(2 * BUSY_SECONDS + PATIENCE_SECONDS)  # it puts its cache on disk, however busy that is
-        self._stop()
+    async def _ask(self) -> None:
+        """The figures of this moment; the last that are known, where no answer comes."""
+        ticket = next(self._numbers)
+        self._asked[ticket] = asyncio.get_running_loop().create_future()
+        self._child.write(_pack("stats", ticket))
+        await asyncio.wait([self._asked[ticket]], timeout=_ASKING_SECONDS)
+        self._asked.pop(ticket, None)
 
-    def _post(self, *message: object) -> None:
-        self._outbox.put(lambda: _pack(*message))
+    async def _shut(self) -> None:
+        self._child.write(_pack("close"))
+        await self._child.end(patience=0.0 if self._child.reason else _CLOSING_SECONDS)
 
-    def _start(self) -> None:
-        self._process, self._connection = spawn(_judge_here, self._open_driver)
-        self._outbox: queue.SimpleQueue[Callable[[], bytes] | None] = queue.SimpleQueue()
-        self._reason = ""  # why the child is gone
-        self._threads = [
-            threading.Thread(target=target, args=(self._connection, self._outbox), name=name, daemon=True)
-            for target, name in ((self._send, "rewardcore-send"), (self._receive, "rewardcore-receive"))
-        ]
-        for thread in self._threads:
-            thread.start()
-
-    def _stop(self) -> None:
-        self._outbox.put(None)
-        end(self._process)
-        for thread in self._threads:
-            thread.join()
-        self._connection.close()
-
-    def _send(self, connection: Connection, outbox: queue.SimpleQueue[Callable[[], bytes] | None]) -> None:
-        with contextlib.suppress(OSError):
-            while (pack := outbox.get()) is not None:
-                connection.send_bytes(pack())
-
-    def _receive(self, connection: Connection, outbox: object) -> None:
-        reason = "the process that judged this sample died; the next call starts another"
-        with contextlib.suppress(EOFError, OSError):
-            reason = "the process that judges died while it started; what it printed says why"
-            started = connection.recv_bytes()
-            reason = f"the process that judges could not start: {started.decode()}"
-            while started == READY:
-                reason = "the process that judged this sample died; the next call starts another"
-                kind, *content = pickle.loads(connection.recv_bytes())
-                getattr(self, f"_on_{kind}")(*content)
-        self._lose(reason)
-
-    def _on_log(self, level: int, message: str) -> None:
+    def on_log(self, level: int, message: str) -> None:
         log.log(level, "%s", message)
 
-    def _on_stats(self, ticket: int | None, figures: Stats) -> None:
-        with self._lock:
-            self._stats.latencies.extend(figures.latencies)
-            figures.latencies = self._stats.latencies
-            self._stats = figures
-        if ticket is not None and (asked := self._asked.get(ticket)) is not None:
-            asked.set()
+    def on_stats(self, ticket: int, figures: Stats) -> None:
+        self._stats.latencies.extend(figures.latencies)
+        figures.latencies = self._stats.latencies
+        self._stats = figures
+        if (asked := self._asked.get(ticket)) is not None and not asked.done():
+            asked.set_result(None)
 
-    def _on_verdicts(self, number: int, verdicts: list[tuple[Any, ...]], figures: Stats) -> None:
-        self._on_stats(None, figures)
-        self._deliver(number, verdicts)
-
-    def _deliver(self, number: int, verdicts: list[tuple[Any, ...]]) -> None:
-        with self._lock:
-            call = self._calls.get(number)
-            if call is None:
-                return
+    def on_verdicts(self, number: int, verdicts: list[tuple[Any, ...]], figures: Stats) -> None:
+        self.on_stats(0, figures)
+        if (call := self._calls.get(number)) is not None:
             for index, *values in verdicts:
                 call.settle(index, Verdict(*values))
             if not call.waiting:
                 del self._calls[number]
 
-    def _lose(self, reason: str) -> None:
+    def on_loss(self, reason: str) -> None:
         """The child is gone, as it should be after `close` and at no other time."""
-        failure: Failure = WorkerDied(reason)
-        with self._lock:
-            self._reason = reason
-            if self._closed:
-                failure = JudgeClosed("the judge was closed before this sample was judged")
-            self._before, self._stats = self._before + self._stats, Stats()
-            self._before.in_flight = 0
-            verdict = Answer(failure=failure).verdict()
-            for call in self._calls.values():
-                for index in sorted(call.waiting):
-                    self._before.count_failure(failure.kind)
-                    call.settle(index, verdict)
-            self._calls.clear()
-        for asked in list(self._asked.values()):
-            asked.set()
+        failure: Failure = WorkerDied(f"{reason}; the next call starts another")
+        if self._closed:
+            failure = JudgeClosed("the judge was closed before this sample was judged")
+        self._before, self._stats = self._before + self._stats, Stats()
+        self._before.in_flight = 0
+        for call in list(self._calls.values()):
+            for index in sorted(call.waiting):
+                self._before.count_failure(failure.kind)
+                call.settle(index, Answer(failure=failure).verdict())
+        self._calls.clear()
+        for asked in self._asked.values():
+            asked.cancel()
+
+
+class _Elsewhere(Child):
+    def __init__(self, driver: RemoteDriver, *arguments: Any) -> None:
+        super().__init__(*arguments)
+        self._driver = driver
+
+    def received(self, message: bytes) -> None:
+        kind, *content = pickle.loads(message)
+        getattr(self._driver, f"on_{kind}")(*content)
+
+    def lost(self, reason: str) -> None:
+        self._driver.on_loss(reason)
 
 
 def _pack(*message: object) -> bytes:
     return pickle.dumps(message, pickle.HIGHEST_PROTOCOL)
 
 
-def _pack_call(call: Call, samples: deque[tuple[int, Sample]], run: int | None) -> bytes:
-    """Called in the sender's thread, so that the caller need not wait for it."""
+def _pack_call(call: Call, run: int | None) -> bytes:
+    samples, call.fresh = call.fresh, deque()
     rows: list[tuple[int, bytes | str]] = []
     for index, sample in samples:
         try:
@@ -275,7 +268,7 @@ def _judge_here(connection: Connection, open_driver: Callable[[], LoopDriver]) -
                     return
         finally:
             driver.close()
-            send("stats", None, figures=True)  # the last figures, for whoever asks later
+            send("stats", 0, figures=True)  # the last figures, for whoever asks later
 
     return work
 
