@@ -39,10 +39,10 @@ class Call:
     """One batch on its way: its samples, its deadline, and who is told of each verdict (`index, verdict`).
 
     `waiting` holds the places without a verdict, each with the flight that its sample sits on. `finished` is told once,
-    when the last verdict is in. The calls of a stream share its run; any other has one of its own.
+    when the last verdict is in. The calls of a stream share its run.
     """
 
-    __slots__ = ("__weakref__", "_finished", "_tell", "deadline", "fresh", "is_streamed", "number", "run", "waiting")
+    __slots__ = ("__weakref__", "_finished", "_tell", "deadline", "fresh", "number", "run", "waiting")
 
     def __init__(
         self,
@@ -52,8 +52,7 @@ class Call:
         finished: Callable[[], None],
         run: Run | None = None,
     ) -> None:
-        self.is_streamed = run is not None
-        self.run = run or Run()
+        self.run = run
         self.number = 0  # the driver's own
         self.fresh = deque(samples)
         self.deadline = deadline
@@ -68,6 +67,16 @@ class Call:
             self._tell(index, verdict)
             if not self.waiting:
                 self._finished()
+                self.let_go()
+
+    def let_go(self) -> None:
+        """Nobody waits any more, and nobody will be told: whoever would have been need not be kept for it."""
+        self.waiting = {}
+        self._tell = self._finished = _nobody
+
+
+def _nobody(*_: object) -> None:
+    pass
 
 
 class Driver(ABC):

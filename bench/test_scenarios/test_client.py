@@ -6,7 +6,7 @@ import importlib.util
 
 import pytest
 
-from bench import client_cost, cold_start, endurance, main_thread
+from bench import call_cost, client_cost, cold_start, endurance, main_thread
 from bench.latency import Profile
 from bench.peers import PEERS
 from bench.records import record
@@ -87,6 +87,25 @@ def test_warm_cache(once, results):
     rate = once("endurance", endurance.measure_warm_cache)
     figure = record(endurance.WARM_CACHE, "verdicts from a warm cache", rate, "1/s", "higher", 3)
     results.note("warm SQLite cache", [f"{rate:,.0f} verdicts a second"], [figure])
+
+
+def test_many_calls_of_one_beside_one_call_of_many(once, results):
+    costs = once("calls", lambda: call_cost.measure(rounds=2))
+    few, *_, many = call_cost.SIZES
+    lines = [f"{'':20}" + "".join(f"{n:>9,}" for n in call_cost.SIZES) + f"   {many:,} / {few}"]
+    figures = []
+    for shape, by_size in costs.items():
+        growth, rounds = by_size[many].ratio_to(by_size[few]), len(by_size[few].rounds)
+        cells = "".join(f"{cost.microseconds:6.0f} µs" for cost in by_size.values())
+        lines.append(f"{shape:20}{cells}   {growth:8.2f} ×")
+        for n, cost in by_size.items():
+            scenario = call_cost.SCENARIOS[n]
+            figures.append(record(scenario, f"client CPU, {shape}", cost.microseconds, "µs/sample", "lower", rounds))
+        metric = f"client CPU, {shape}: over n = {few}"
+        figures.append(record(call_cost.SCENARIOS[many], metric, growth, "×", "lower", rounds))
+    results.note(
+        f"client CPU a sample by calls; promised: at most {call_cost.PROMISED} × from {few} to {many:,}", lines, figures
+    )
 
 
 def _percents(values):

@@ -15,14 +15,14 @@ from __future__ import annotations
 import logging
 import math
 import random
-from collections import deque
+from collections import OrderedDict, deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
 from operator import attrgetter
 from typing import Any, NamedTuple
 
-from ..calls import Call, WouldBlock
+from ..calls import Call, Run, WouldBlock
 from ..failures import DeadlinePassed, Disconnected, Failure, JudgeClosed, RateLimited
 from ..reply import Answer, Reply
 from ..rubrics import Rubric
@@ -90,7 +90,7 @@ class Engine:
     stats: Stats = field(default_factory=Stats)
     breaker: Breaker = field(default_factory=Breaker)
     uniform: Callable[[], float] = random.random
-    _calls: deque[Call] = field(default_factory=deque)  # with samples that were not looked at yet
+    _calls: OrderedDict[Call, None] = field(default_factory=OrderedDict)  # with samples that were not looked at yet
     _open: dict[Call, None] = field(default_factory=dict)
     _flights: dict[bytes, Flight] = field(default_factory=dict)  # whom a sample may join
     _ready: deque[Flight] = field(default_factory=deque)
@@ -107,13 +107,16 @@ class Engine:
         self._independent = bool(getattr(self.rubric, "independent", False))
 
     def open(self, call: Call) -> None:
-        if self.breaker.failure is not None and not call.run.has_begun and not self._open:
+        run = call.run
+        if self.breaker.failure is not None and not self._open and (run is None or not run.has_begun):
             self.breaker.close()
-        call.run.has_begun = True
+        if run is not None:
+            run.has_begun = True
         if call.waiting:
-            call.run.open_calls += 1
+            if run is not None:
+                run.open_calls += 1
             self._open[call] = None
-            self._calls.append(call)
+            self._calls[call] = None
             self._deadlines.add(call.deadline, call)
 
     @property
@@ -138,9 +141,11 @@ class Engine:
             return 0.0 if self._calls else self._until_something(now, self._next_retry(now))
         if self.stats.in_flight < self.limit.current:
             return self._depart(ready.popleft(), now)
-        if self._late and self.limit.current - (self.stats.in_flight - self._dying) < len(ready):
+        if not self._late:
+            return self._until_something(now, math.inf)
+        if self.limit.current - (self.stats.in_flight - self._dying) < sum(1 for flight in ready if flight.seats):
             return self._give_up(next(iter(self._late)))
-        return self._until_something(now, math.inf)
+        return self._until_something(now, self._next_retry(now))
 
     def settle(self, flight: Flight, answer: Answer, now: float) -> None:
         """An attempt is over; `answer` is its outcome."""
@@ -180,9 +185,9 @@ class Engine:
     def abandon(self, call: Call, now: float) -> None:
         """Nobody waits for this call any more; nobody is told."""
         if call.waiting:
-            places, call.waiting = call.waiting, {}
-            for index, flight in places.items():
+            for index, flight in call.waiting.items():
                 self._leave(flight, call, index, now)
+            call.let_go()
             self._ended(call)
 
     def close(self, now: float) -> None:
@@ -253,23 +258,18 @@ class Engine:
 
     def _prepare(self) -> None:
         """Look at the next few samples at once: building requests in a row costs half of building them one by one."""
-        calls, looked = self._calls, 0
-        while calls and looked < _AHEAD:
-            call = calls.popleft()
-            if not call.fresh:  # it is over, or stands here twice
-                continue
-            looked += 1
+        calls = self._calls
+        for _ in range(_AHEAD):
+            if not calls:
+                return
+            call = calls.popitem(last=False)[0]
             index, sample = call.fresh.popleft()
             if call.fresh:
-                calls.append(call)  # calls take turns
+                calls[call] = None  # calls take turns
             try:
                 request = self._write(sample)
             except WouldBlock:
                 self._asides.append(Aside(partial(self._write, sample), partial(self._board, call, index)))
-            except KeyboardInterrupt:  # in the caller's thread; the sample may be another caller's
-                call.fresh.appendleft((index, sample))
-                calls.append(call)
-                raise
             else:
                 self._board(call, index, request)
 
@@ -317,6 +317,9 @@ class Engine:
 
     def _draw(self, call: Call, request: Request) -> Request:
         """The first draw of this request that no open run has: never shared, and found again in the cache later."""
+        if call.run is None:
+            call.run = Run()
+            call.run.open_calls = 1
         run, base = call.run, request.key
         number = run.draws[base]
         while (base, number) in self._draws:
@@ -397,15 +400,16 @@ class Engine:
     def _ended(self, call: Call) -> None:
         """No sample of the call waits any more."""
         call.fresh.clear()
+        self._calls.pop(call, None)
         if call not in self._open:
             return
         del self._open[call]
         self._deadlines.lost()
-        run = call.run
-        run.open_calls -= 1
-        if not run.open_calls and run.held:
-            self._draws.difference_update(run.held)
-            run.held.clear()
+        if (run := call.run) is not None:
+            run.open_calls -= 1
+            if not run.open_calls:
+                self._draws.difference_update(run.held)
+                run.held.clear()
 
 
 def _cache_failed(method: str, error: Exception, reply: Reply | None = None) -> Answer:

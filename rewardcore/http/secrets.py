@@ -37,7 +37,7 @@ class Mask:
         for secret in self._secrets:  # the longest first: none may leave the tail of a longer one behind
             text = text.replace(secret, "***")
         hidden = [place for place in range(len(text) - _PART + 1) if text[place : place + _PART] in self._parts]
-        for place in reversed(hidden):  # from the end, so that the places before it still hold
+        for place in hidden:
             text = text[:place] + "\0" * _PART + text[place + _PART :]
         return re.sub("\0+", "***", text) if hidden else text
 

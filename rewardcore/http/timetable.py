@@ -27,10 +27,7 @@ class Timetable(Generic[T]):
 
     def lost(self) -> None:
         self._dead += 1
-        if self._dead > _FEW and 2 * self._dead > len(self._entries):
-            self._entries = [entry for entry in self._entries if self._is_live(entry[2])]
-            heapq.heapify(self._entries)
-            self._dead = 0
+        self._clean()
 
     def next(self) -> float:
         """When the first live entry is due; never is infinity."""
@@ -42,7 +39,15 @@ class Timetable(Generic[T]):
 
     def pop(self) -> T:
         """The entry that `next` told of."""
-        return heapq.heappop(self._entries)[2]
+        item = heapq.heappop(self._entries)[2]
+        self._clean()
+        return item
+
+    def _clean(self) -> None:
+        if self._dead > _FEW and 2 * self._dead > len(self._entries):
+            self._entries = [entry for entry in self._entries if self._is_live(entry[2])]
+            heapq.heapify(self._entries)
+            self._dead = 0
 
     def clear(self) -> None:
         self._entries.clear()

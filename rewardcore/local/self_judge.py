@@ -53,7 +53,7 @@ class SelfDriver(Driver):
 
     def abandon(self, call: Call) -> None:
         with self._lock:
-            call.waiting.clear()
+            call.let_go()
 
     def close(self) -> None:
         """The batch on the GPU is the last one; whatever waits beyond it is told so."""

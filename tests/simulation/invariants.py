@@ -27,7 +27,7 @@ class Checked(Engine):
         super().__post_init__()
         self.air: dict[Flight, None] = {}
         self.words: dict[tuple[Call, int], str] = {}
-        self.tellings: dict[str, list[tuple[Run, int]]] = {}
+        self.tellings: dict[str, list[tuple[Run | None, int]]] = {}
 
     def open(self, call: Call) -> None:
         self.words.update({(call, index): sample.response for index, sample in call.fresh})
@@ -105,7 +105,7 @@ class Checked(Engine):
         if not self._independent or answer.reply is None:
             return
         earlier = self.tellings.setdefault(answer.reply.text, [])
-        if any(run is call.run or run.open_calls for run, _ in earlier):
+        if any(run is call.run or (run is not None and run.open_calls) for run, _ in earlier):
             raise Wrong(f"an independent draw is shared: {answer.reply.text!r}")
         earlier.append((call.run, index))
 

@@ -69,11 +69,13 @@ class LoopDriver(Driver):
     def close(self) -> None:
         with self._posting:  # what was posted before is read before; nothing can be posted after
             self._closed = True
-        self._thread.run(self.shut())
-        self._thread.release()
-        if self._aside is not None:
-            shut_down(self._aside)
-        self._close_cache(self.engine.cache)
+        try:
+            self._thread.run(self.shut())
+        finally:
+            self._thread.release()
+            if self._aside is not None:
+                shut_down(self._aside)
+            self._close_cache(self.engine.cache)
 
     def _post(self, action: Callable[[Call], None], call: Call) -> bool:
         """One wake-up of the loop for however many calls have gathered."""

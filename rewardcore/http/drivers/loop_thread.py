@@ -15,7 +15,7 @@ from collections.abc import Coroutine
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
 
-from ...calls import never_waits
+from ...calls import check_may_wait, never_waits
 from ...clock import Clock
 
 T = TypeVar("T")
@@ -57,6 +57,7 @@ class LoopThread:
 
     def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
         """Run to the end, from another thread."""
+        check_may_wait()
         future: concurrent.futures.Future[T] = asyncio.run_coroutine_threadsafe(coroutine, self.loop)
         return future.result()
 

@@ -105,7 +105,7 @@ class RemoteDriver(Driver):
             self._child = _Elsewhere(self, _judge_here, self._open_driver)
         call.number = next(self._numbers)
         self._calls[call.number] = call
-        run = self._run_number(call.run) if call.is_streamed else None
+        run = None if call.run is None else self._run_number(call.run)
         self._child.write(_pack_call(call, run))
 
     def _run_number(self, run: Run) -> int:
@@ -120,7 +120,7 @@ class RemoteDriver(Driver):
             self._thread.loop.call_soon_threadsafe(self._child.write, _pack("forget", number))
 
     def _abandon(self, call: Call) -> None:
-        call.waiting.clear()
+        call.let_go()
         if self._calls.pop(call.number, None) is not None:
             self._child.write(_pack("abandon", call.number))
 
@@ -244,6 +244,7 @@ def _judge_here(connection: Connection, open_driver: Callable[[], LoopDriver]) -
             except Exception as error:
                 why = packed if isinstance(packed, str) else f"{type(error).__name__}: {error}"
                 failure = Failure(f"extra must reach the process that judges, and be read there: {why}")
+                driver.engine.stats.count_failure(failure.kind)
                 verdicts.append((index, *_values(Answer(failure=failure).verdict())))
         flush()
         if samples:  # one clock for all processes

@@ -1,0 +1,122 @@
+"""How a rubric is asked: whatever it raises is its own sample's failure, but for what was never the rubric's."""
+
+import asyncio
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from rewardcore import Sample, Unparsed
+from rewardcore.calls import WouldBlock
+from rewardcore.failures import Failure, Refused, RubricFailed
+from rewardcore.reply import Reply
+from rewardcore.rubrics.rubric import ask, grade
+
+SAMPLE = Sample("p", "r")
+REPLY = Reply("a text", {"completion_tokens": 2})
+
+
+class Raises:
+    def __init__(self, error):
+        self.error = error
+
+    def messages(self, sample):
+        raise self.error
+
+    def parse(self, text):
+        raise self.error
+
+
+def answer(error):
+    """What `ask` and `grade` make of it, as the failures that they raise and return."""
+    with pytest.raises(Failure) as caught:
+        ask(Raises(error), SAMPLE)
+    return caught.value, grade(Raises(error), REPLY)
+
+
+def in_a_thread(function, *arguments):
+    with ThreadPoolExecutor(1) as executor:
+        return executor.submit(function, *arguments).result()
+
+
+OWN = [
+    ValueError("no"),
+    RecursionError("no"),
+    MemoryError("no"),
+    StopIteration("no"),
+    SystemExit("no"),
+    asyncio.CancelledError("no"),
+    GeneratorExit("no"),
+    BaseException("no"),
+]
+
+
+@pytest.mark.parametrize("error", OWN, ids=lambda error: type(error).__name__)
+@pytest.mark.parametrize("call", [lambda function, *arguments: function(*arguments), in_a_thread], ids=["here", "away"])
+def test_whatever_a_rubric_raises_is_its_samples_failure(error, call):
+    unwritten, ungraded = call(answer, error)
+    assert type(unwritten) is type(ungraded.failure) is RubricFailed
+    assert str(unwritten) == f"the rubric could not write this sample's messages: {type(error).__name__}: no"
+    assert str(ungraded.failure) == f"the rubric's parse raised {type(error).__name__}: no"
+    assert unwritten.__cause__ is error
+    assert (ungraded.reply, ungraded.score) == (REPLY, None)
+
+
+def test_ctrl_c_in_the_main_thread_is_not_the_rubrics():
+    assert threading.current_thread() is threading.main_thread()
+    rubric = Raises(KeyboardInterrupt())
+    with pytest.raises(KeyboardInterrupt):
+        ask(rubric, SAMPLE)
+    with pytest.raises(KeyboardInterrupt):
+        grade(rubric, REPLY)
+
+
+def test_a_keyboard_interrupt_in_any_other_thread_is_the_rubrics():
+    unwritten, ungraded = in_a_thread(answer, KeyboardInterrupt("mine"))
+    assert type(unwritten) is type(ungraded.failure) is RubricFailed
+    assert "KeyboardInterrupt: mine" in str(unwritten)
+    assert "KeyboardInterrupt: mine" in str(ungraded.failure)
+
+
+@pytest.mark.parametrize("call", [lambda function, *arguments: function(*arguments), in_a_thread], ids=["here", "away"])
+def test_a_rubric_that_would_block_is_the_drivers_to_ask_elsewhere(call):
+    rubric = Raises(WouldBlock())
+    with pytest.raises(WouldBlock):
+        call(ask, rubric, SAMPLE)
+    with pytest.raises(WouldBlock):
+        call(grade, rubric, REPLY)
+
+
+@pytest.mark.parametrize("kind", [Failure, Unparsed, Refused, RubricFailed])
+def test_a_failure_that_a_rubric_raises_passes_as_it_is(kind):
+    failure = kind("the rubric's own words")
+    unwritten, ungraded = answer(failure)
+    assert unwritten is failure
+    assert ungraded.failure is failure
+    assert (ungraded.reply, ungraded.score) == (REPLY, None)
+
+
+class Returns(Raises):
+    def __init__(self, score):
+        self.score = score
+
+    def parse(self, text):
+        return self.score
+
+
+@pytest.mark.parametrize(("score", "expected"), [(0.5, 0.5), (1, 1.0), (True, 1.0), ("0.25", 0.25), (-3.0, -3.0)])
+def test_what_can_be_a_float_is_a_score(score, expected):
+    found = grade(Returns(score), REPLY)
+    assert (found.score, type(found.score), found.failure) == (expected, float, None)
+
+
+@pytest.mark.parametrize("score", [float("nan"), float("inf"), float("-inf"), "nan"])
+def test_what_is_no_finite_number_is_unparsed(score):
+    found = grade(Returns(score), REPLY)
+    assert (found.score, type(found.failure)) == (None, Unparsed)
+
+
+@pytest.mark.parametrize("score", [None, "seven", [], 1j])
+def test_what_is_no_number_at_all_is_the_rubrics_failure(score):
+    found = grade(Returns(score), REPLY)
+    assert (found.score, type(found.failure)) == (None, RubricFailed)
