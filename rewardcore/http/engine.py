@@ -150,12 +150,12 @@ class Engine:
     def settle(self, flight: Flight, answer: Answer, now: float) -> None:
         """An attempt is over; `answer` is its outcome."""
         self._landed(flight)
-        flight.latency = now - flight.sent_at
-        failure, reply = answer.failure, answer.said
+        flight.latency = latency = now - flight.sent_at
+        failure, reply = answer.failure, answer.reply or answer.said
         if reply is not None:
-            self.stats.arrived(flight.latency, reply.usage)
-            tokens = reply.usage.get("completion_tokens") if reply.usage else None
-            self.limit.succeeded(flight.number, flight.latency, tokens, reply.quota)
+            usage = reply.usage
+            self.stats.arrived(latency, usage)
+            self.limit.succeeded(flight.number, latency, usage.get("completion_tokens") if usage else None, reply.quota)
         if answer.reply is not None and self.cache is not None:
             try:
                 self.cache.put(flight.request.key, answer.reply, self.builder.material(flight.request))

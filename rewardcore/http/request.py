@@ -19,6 +19,9 @@ from ..sample import Sample
 from .endpoint import Endpoint
 
 
+_SORTED = orjson.OPT_SORT_KEYS
+
+
 class Request(NamedTuple):
     key: bytes
     body: bytes
@@ -30,11 +33,14 @@ class RequestBuilder:
 
     def __init__(self, endpoint: Endpoint, rubric: Rubric) -> None:
         self._rubric = rubric
-        self._parameters = endpoint.parameters()
-        try:
-            orjson.dumps(self._parameters)
+        parameters = endpoint.parameters()
+        try:  # all that is the same in every request, on either side of where its messages stand in order
+            before = orjson.dumps({name: parameters[name] for name in parameters if name < "messages"}, option=_SORTED)
+            after = orjson.dumps({name: parameters[name] for name in parameters if name > "messages"}, option=_SORTED)
         except TypeError as error:
             raise ConfigurationError(f"extra_body must be plain JSON: {error}") from error
+        self._before = before[:-1] + (b"," if before != b"{}" else b"") + b'"messages":'
+        self._after = b"," + after[1:]  # never empty: there is the model
         self._prefix = b'{"base_url":' + orjson.dumps(endpoint.base_url) + b',"repeat":'
         self._hash_of_first = hashlib.sha256(self._prefix + b'0,"request":')
 
@@ -42,7 +48,7 @@ class RequestBuilder:
         """Raises RubricFailed where the rubric raises or its messages are no JSON: this sample's failure alone."""
         messages = ask(self._rubric, sample)
         try:
-            body = orjson.dumps({**self._parameters, "messages": messages}, option=orjson.OPT_SORT_KEYS)
+            body = self._before + orjson.dumps(messages, option=_SORTED) + self._after
         except Exception as error:
             raise unwritten(error) from error
         digest = self._hash_of_first.copy()

@@ -11,6 +11,7 @@ import math
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from operator import itemgetter
 from os import PathLike
 
 from ..failures import ConfigurationError
@@ -36,7 +37,7 @@ class TemplateRubric:
     system: str = ""
     independent: bool = False
     _format: str = field(init=False, repr=False, compare=False)
-    _order: tuple[int, ...] = field(init=False, repr=False, compare=False)
+    _pick: Callable[[tuple[str, ...]], str | tuple[str, ...]] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         if not re.fullmatch(r"[A-Za-z][A-Za-z0-9_-]*", self.tag):
@@ -50,14 +51,13 @@ class TemplateRubric:
         parts = _FIELD.split(self.template)
         literals, names = (part.replace("%", "%%") for part in parts[::2]), parts[1::2]
         object.__setattr__(self, "_format", "%s".join(literals))
-        object.__setattr__(self, "_order", tuple(map(_FIELDS.index, names)))
+        object.__setattr__(self, "_pick", itemgetter(*map(_FIELDS.index, names)))  # one text, or a tuple of several
 
     def messages(self, sample: Sample) -> list[Message]:
         truth = sample.ground_truth
         shown = (sample.prompt, sample.response, "" if truth is None else truth, sample.data_source)
         token = hashlib.sha256("\0".join(shown).encode()).hexdigest()[:16]
-        fields = (*shown, token)
-        user: Message = {"role": "user", "content": self._format % tuple([fields[place] for place in self._order])}
+        user: Message = {"role": "user", "content": self._format % self._pick((*shown, token))}
         return [{"role": "system", "content": self.system}, user] if self.system else [user]
 
     def parse(self, text: str) -> float:

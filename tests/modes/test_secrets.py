@@ -155,7 +155,7 @@ def test_a_request_that_is_interrupted_shows_no_key_even_with_its_locals(
 
     def interrupt() -> None:
         script.saw(1)
-        signal.raise_signal(signal.SIGINT)
+        signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
 
     with open_judge(mode, keyed_endpoint(server)) as judge:
         thread = threading.Thread(target=interrupt)
