@@ -18,7 +18,6 @@ from ..rubrics.rubric import ask, unwritten
 from ..sample import Sample
 from .endpoint import Endpoint
 
-
 _SORTED = orjson.OPT_SORT_KEYS
 
 

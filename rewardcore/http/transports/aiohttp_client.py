@@ -67,7 +67,7 @@ class AiohttpTransport:
 
     async def send(self, body: bytes) -> Reply:
         try:
-            data = body if len(body) < _LARGE else io.BytesIO(body)
+            data = aiohttp.BytesPayload(body) if len(body) < _LARGE else io.BytesIO(body)  # the first needs no search
             response = await self._session.post(self._url, data=data, allow_redirects=False)
             headers = response.headers
             try:
