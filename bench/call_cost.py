@@ -4,8 +4,7 @@ A trainer that judges each trajectory by itself makes thousands of calls of one 
 cancelled, or expire: each must cost the same however many there are. CPU time, in a process for each shape
 (`python -m bench.call_cost SHAPE ROUNDS SIZE...`); the sizes take turns, and ratios are those within a round.
 What the first requests cost (60 connections, the same for every n) is paid before the clock starts. The garbage
-collector makes no full pass: the first comes at the 70,000th object (3,000 calls) and visits the whole heap, whoever
-filled it, so it is a step in any program's cost and says nothing of a call's. Its young passes are counted.
+collector runs as it does in a trainer: what calls leave behind for it is part of their cost.
 """
 
 from __future__ import annotations
@@ -168,5 +167,4 @@ def _wait_until_idle() -> None:
 
 
 if __name__ == "__main__":
-    gc.set_threshold(*gc.get_threshold()[:2], 1_000_000)  # no full pass: see above
     print(json.dumps(run_series(sys.argv[1], int(sys.argv[2]), [int(size) for size in sys.argv[3:]])))

@@ -63,6 +63,7 @@ class RemoteDriver(Driver):
         self._before = Stats()  # of the children that are gone
         self._stats = Stats()
         self._asked: dict[int, asyncio.Future[None]] = {}
+        self._ending: list[asyncio.Task[None]] = []
         self._posting = threading.Lock()
         self._closed = False
         self._thread = LoopThread.acquire(settings.clock)
@@ -101,7 +102,7 @@ class RemoteDriver(Driver):
 
     def _begin(self, call: Call) -> None:
         if self._child.reason:
-            self._thread.loop.create_task(self._child.end())
+            self._ending.append(self._thread.loop.create_task(self._child.end()))
             self._child = _Elsewhere(self, _judge_here, self._open_driver)
         call.number = next(self._numbers)
         self._calls[call.number] = call
@@ -135,6 +136,7 @@ class RemoteDriver(Driver):
     async def _shut(self) -> None:
         self._child.write(_pack("close"))
         await self._child.end(patience=0.0 if self._child.reason else _CLOSING_SECONDS)
+        await asyncio.gather(*self._ending)
 
     def on_log(self, level: int, message: str) -> None:
         log.log(level, "%s", message)
