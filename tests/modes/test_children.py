@@ -256,7 +256,8 @@ HEAD = """
 import json, sys
 import rewardcore as rc
 
-print("a module", flush=True)
+sys.stdout.write("a module\\n")  # in one piece: several processes may import it at once
+sys.stdout.flush()
 mode, options = json.loads(sys.argv[3])
 endpoint = rc.Endpoint(sys.argv[1], "judge")
 
