@@ -72,11 +72,11 @@ class Call:
     def let_go(self) -> None:
         """Nobody waits any more, and nobody will be told: whoever would have been need not be kept for it."""
         self.waiting = {}
-        self._tell = self._finished = _nobody
+        self._tell = self._finished = nobody
 
 
-def _nobody(*_: object) -> None:
-    pass
+def nobody(*_: object) -> None:
+    """Told of what nobody waits for."""
 
 
 class Driver(ABC):

@@ -19,7 +19,7 @@ from dataclasses import replace
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Literal, Self, overload
 
-from .calls import Batch, Call, Driver, Pending, Run, check_may_wait
+from .calls import Batch, Call, Driver, Pending, Run, check_may_wait, nobody
 from .failures import ConfigurationError, RewardcoreError
 from .sample import Sample
 from .stats import Stats
@@ -128,7 +128,7 @@ class AsyncioJudge(Judge):
                     exhausted = len(chunk) < chunk_size
                     if chunk:
                         outstanding += len(chunk)
-                        call = Call(chunk, self._deadline(), mailbox.put, _nothing, run)
+                        call = Call(chunk, self._deadline(), mailbox.put, nobody, run)
                         calls.append(call)
                         self._here().begin(call)
                 if not outstanding:
@@ -166,10 +166,6 @@ class _Mailbox:
         with self._lock:
             verdicts, self._verdicts = self._verdicts, []
         return verdicts
-
-
-def _nothing() -> None:
-    pass
 
 
 def _numbered(samples: Iterable[Sample]) -> Iterator[tuple[int, Sample]]:

@@ -16,8 +16,6 @@ from urllib.parse import urlsplit
 from ..failures import ConfigurationError
 from .secrets import Mask, Secret
 
-#: How long a connection may take to come up, whatever the client; the deadline bounds everything after it.
-CONNECT_SECONDS = 10.0
 _RESERVED = ("model", "messages", "stream")
 _HEADER_NAME = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
 

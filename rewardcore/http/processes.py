@@ -19,6 +19,7 @@ import socket
 import struct
 import sys
 import weakref
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from multiprocessing import resource_tracker
 from multiprocessing.connection import Connection
@@ -112,7 +113,7 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_disown)
 
 
-class Child(asyncio.Protocol):
+class Child(asyncio.Protocol, ABC):
     """A spawned process as the loop sees it: messages there and back, and its end, with the reason."""
 
     def __init__(self, main: Callable[..., Callable[[], None]], *arguments: Any) -> None:
@@ -126,9 +127,10 @@ class Child(asyncio.Protocol):
         with connection:
             self._connecting = self._loop.create_task(self._connect(socket.socket(fileno=os.dup(connection.fileno()))))
 
-    def received(self, message: bytes) -> None:
-        raise NotImplementedError
+    @abstractmethod
+    def received(self, message: bytes) -> None: ...
 
+    @abstractmethod
     def lost(self, reason: str) -> None:
         """It is gone, or given up; told once."""
 

@@ -202,7 +202,6 @@ class LoopDriver(Driver):
         return self.loop.run_in_executor(self._aside, work)
 
     async def shut(self) -> None:
-        self._closed = True
         if self._alarm is not None:
             self._alarm.cancel()
         self.engine.close(self.clock.now())

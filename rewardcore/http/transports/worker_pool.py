@@ -61,18 +61,17 @@ class _Worker(Child):
     _answer: asyncio.Future[Answer] | None = None
 
     async def ask(self, body: bytes) -> Answer:
+        await asyncio.wait([self.ready])
+        if self.reason:
+            raise WorkerDied(self.reason)
         self._answer = answer = self._loop.create_future()
+        self.write(body)
         try:
-            await asyncio.wait([self.ready, answer], return_when=asyncio.FIRST_COMPLETED)
-            if self.reason:
-                raise WorkerDied(self.reason)
-            self.write(body)
             return await asyncio.shield(answer)
         except asyncio.CancelledError:
-            if not self.ready.done():
-                raise  # it was not asked yet
-            os.kill(self.process.pid or 0, _GIVE_UP)
-            await asyncio.wait([answer], timeout=_LETTING_GO)  # cancelled again, it is closed anyway
+            if not answer.done() and self.process.pid is not None:
+                os.kill(self.process.pid, _GIVE_UP)
+                await asyncio.wait([answer], timeout=_LETTING_GO)  # cancelled again, it is closed anyway
             if not answer.done():
                 self.give_up("the worker process did not let go of a request that was given up")
             raise
