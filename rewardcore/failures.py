@@ -20,7 +20,8 @@ RewardcoreError
     │   └── ReplyTooLarge         cut at the cap
     └── StatusFailure             an HTTP status other than 200
         ├── Transient             408, 409, 425, 5xx                                 (retried)
-        │   └── RateLimited       429                                                (retried until the deadline)
+        │   └── Overloaded        503, 529                                           (retried until the deadline)
+        │       └── RateLimited   429                                                (retried until the deadline)
         ├── Rejected              400, 404, 422, redirects and the rest
         └── Denied                401, 403                                           (opens the breaker)
             └── QuotaExhausted    insufficient_quota                                 (opens the breaker)
@@ -133,7 +134,11 @@ class Transient(StatusFailure):
     retryable = True
 
 
-class RateLimited(Transient):
+class Overloaded(Transient):
+    pass
+
+
+class RateLimited(Overloaded):
     pass
 
 

@@ -9,12 +9,19 @@ from .failures import Failure
 from .verdict import Verdict
 
 
+class Quota(NamedTuple):
+    """What an endpoint says it will take: so many requests are left, and so many a second come back."""
+
+    left: float
+    rate: float
+
+
 class Reply(NamedTuple):
-    """What the judge said. `quota` is how many requests the endpoint says are left, where it says so."""
+    """What the judge said, and what the endpoint said of its quota, where it did."""
 
     text: str
     usage: dict[str, int] | None = None
-    quota: int | None = None
+    quota: Quota | None = None
 
 
 class Answer(NamedTuple):

@@ -2,7 +2,7 @@
 
 A call brings samples. `take` makes flights of them (requests to put on the wire), unless the cache or an identical
 flight answers them; it also says which flight to give up. `settle` takes an attempt's answer, and either parks the
-flight for another or hands its verdict to every seat on it.
+flight for another or hands its verdict to every seat on it. How fast requests leave is `pace.py`'s to say.
 
 The engine owns a request's whole life. While anybody sits on it, it is wanted. When the last seat is left it is late:
 nobody waits, but its reply may still be shared or cached, for a while, and as long as nobody needs its place. When
@@ -23,16 +23,16 @@ from operator import attrgetter
 from typing import Any, NamedTuple
 
 from ..calls import Call, Run, WouldBlock
-from ..failures import DeadlinePassed, Disconnected, Failure, JudgeClosed, RateLimited
+from ..failures import BrokenReply, DeadlinePassed, Disconnected, Failure, JudgeClosed, Overloaded, WorkerDied
 from ..reply import Answer, Reply
 from ..rubrics import Rubric
 from ..rubrics.rubric import grade
 from ..sample import Sample
 from ..stats import Stats
 from .cache import Cache
-from .limit import Limit
+from .pace import Pace
 from .request import Request, RequestBuilder
-from .retry import Breaker, RetryBudget, may_retry, retry_delay
+from .retry import Blame, Breaker, backoff
 from .timetable import Timetable
 
 log = logging.getLogger("rewardcore")
@@ -51,8 +51,9 @@ class Flight:
     seats: dict[tuple[Call, int], None]
     attempts: int = 0
     unpaid: int = 0
-    failures: tuple[Failure, ...] = ()
+    faults: tuple[Failure, ...] = ()  # those of its failures that are its own
     failure: Failure | None = None
+    failed_at: float = math.inf
     sent_at: float = 0.0
     latency: float = 0.0
     number: int = 0
@@ -84,23 +85,23 @@ class Engine:
     builder: RequestBuilder
     rubric: Rubric
     cache: Cache | None
-    limit: Limit
-    budget: RetryBudget
+    pace: Pace
     mask: Callable[[str], str] = str
     stats: Stats = field(default_factory=Stats)
     breaker: Breaker = field(default_factory=Breaker)
+    blame: Blame = field(default_factory=Blame)
     uniform: Callable[[], float] = random.random
     _calls: OrderedDict[Call, None] = field(default_factory=OrderedDict)  # with samples that were not looked at yet
     _open: dict[Call, None] = field(default_factory=dict)
     _flights: dict[bytes, Flight] = field(default_factory=dict)  # whom a sample may join
-    _ready: deque[Flight] = field(default_factory=deque)
+    _ready: deque[Flight] = field(default_factory=deque)  # never sent
+    _again: deque[Flight] = field(default_factory=deque)  # sent before, and due
     _parked: Timetable[Flight] = field(default_factory=lambda: Timetable(attrgetter("seats")))
     _deadlines: Timetable[Call] = field(default_factory=lambda: Timetable(attrgetter("waiting")))
     _late: dict[Flight, float] = field(default_factory=dict)  # until when, the earliest first
     _dying: int = 0
     _asides: deque[Aside] = field(default_factory=deque)
     _draws: set[tuple[bytes, int]] = field(default_factory=set)
-    _quiet_until: float = -math.inf
     _independent: bool = field(init=False)
 
     def __post_init__(self) -> None:
@@ -122,7 +123,7 @@ class Engine:
     @property
     def is_full(self) -> bool:
         """Every place is taken by a request that somebody waits for: there is nothing to take before one is settled."""
-        return self.stats.in_flight >= self.limit.current and not self._late
+        return self.stats.in_flight >= self.pace.window and not self._late
 
     def take(self, now: float) -> Flight | GiveUp | Aside | float:
         """The next flight to send, or one to give up; or the seconds until there may be one, infinity for never."""
@@ -132,20 +133,22 @@ class Engine:
             oldest = next(iter(self._late))
             if self._late[oldest] <= now:
                 return self._give_up(oldest)
-        if now < self._quiet_until and self.breaker.failure is None:
-            return self._until_something(now, self._quiet_until if self._open else math.inf)
         ready = self._due(now)
         if self._asides:
             return self._asides.popleft()
         if not ready:
-            return 0.0 if self._calls else self._until_something(now, self._next_retry(now))
-        if self.stats.in_flight < self.limit.current:
+            return 0.0 if self._calls else self._until_something(now, self._parked.next())
+        wait = self.pace.wait(now, self.stats.in_flight)
+        if wait == 0.0:
             return self._depart(ready.popleft(), now)
-        if not self._late:
-            return self._until_something(now, math.inf)
-        if self.limit.current - (self.stats.in_flight - self._dying) < sum(1 for flight in ready if flight.seats):
+        if self._calls and not self._ready:
+            return 0.0  # the cache may answer the next ones meanwhile
+        if wait < math.inf or not self._late:
+            return self._until_something(now, now + wait)
+        wanted = sum(1 for queue in (self._again, self._ready) for flight in queue if flight.seats)
+        if self.pace.window - (self.stats.in_flight - self._dying) < wanted:
             return self._give_up(next(iter(self._late)))
-        return self._until_something(now, self._next_retry(now))
+        return self._until_something(now, self._parked.next())
 
     def settle(self, flight: Flight, answer: Answer, now: float) -> None:
         """An attempt is over; `answer` is its outcome."""
@@ -153,28 +156,22 @@ class Engine:
         flight.latency = latency = now - flight.sent_at
         failure, reply = answer.failure, answer.reply or answer.said
         if reply is not None:
-            usage = reply.usage
-            self.stats.arrived(latency, usage)
-            self.limit.succeeded(flight.number, latency, usage.get("completion_tokens") if usage else None, reply.quota)
+            self.stats.arrived(latency, reply.usage)
+        self._tell_pace(flight, failure, reply, now)
         if answer.reply is not None and self.cache is not None:
             try:
                 self.cache.put(flight.request.key, answer.reply, self.builder.material(flight.request))
             except Exception as error:
                 answer = _cache_failed("put", error, answer.reply)
-        if failure is None or not failure.retryable:
-            self.budget.outcome(True)
-            if failure is not None and failure.opens_breaker and self.breaker.open(failure):
+        if failure is not None:
+            if failure.opens_breaker and self.breaker.open(failure):
                 log.error("%s; the rest of this run is not sent", self.mask(str(failure)))
-        else:
-            if isinstance(failure, RateLimited):
-                self.limit.rate_limited(flight.number)
-            retry_at = self._retry_at(flight, failure, now)
-            if retry_at is not None:
-                if isinstance(failure, RateLimited) and not self.stats.in_flight:
-                    self._quiet_until = retry_at  # the endpoint takes nothing at all: no sample may go out before
-                self._parked.add(retry_at, flight)
-                return
-            answer = Answer(failure=flight.failure)
+            if failure.retryable:
+                retry_at = self._retry_at(flight, failure, now)
+                if retry_at is not None:
+                    self._parked.add(retry_at, flight)
+                    return
+                answer = Answer(failure=flight.failure)
         self._land(flight, answer)
 
     def gone(self, flight: Flight) -> None:
@@ -199,41 +196,66 @@ class Engine:
             self._give_up(flight)
         self._parked.clear()
         self._ready.clear()
+        self._again.clear()
 
     def _due(self, now: float) -> deque[Flight]:
-        """The flights that may go out now: retries whose time has come before samples that were never sent."""
-        ready = self._ready
-        while (retry_at := self._parked.next()) <= now or (self.breaker.failure is not None and retry_at < math.inf):
-            if self.breaker.failure is None:
-                if self.budget.wait(now) > 0.0:
-                    break
-                self.budget.spend()
-            ready.appendleft(self._parked.pop())
+        """Whose first flight goes next: a retry that is due before a sample that was never sent, if the pace agrees."""
+        again, ready, broken = self._again, self._ready, self.breaker.failure
+        while (retry_at := self._parked.next()) <= now or (broken is not None and retry_at < math.inf):
+            again.append(self._parked.pop())
+        self._clear(again)
         if not ready:
             self._prepare()
-        while ready and (not ready[0].seats or self.breaker.failure is not None):
-            self._land(ready.popleft(), Answer(failure=self.breaker.failure))
-        return ready
+        self._clear(ready)
+        return again if again and (not ready or self.pace.may_retry) else ready
 
-    def _next_retry(self, now: float) -> float:
-        retry_at = self._parked.next()
-        return retry_at if retry_at > now or retry_at == math.inf else now + self.budget.wait(now)
+    def _clear(self, queue: deque[Flight]) -> None:
+        """Nobody waits for the first ones any more, or the breaker answers them."""
+        while queue and (not queue[0].seats or self.breaker.failure is not None):
+            self._land(queue.popleft(), Answer(failure=self.breaker.failure))
+
+    def _tell_pace(self, flight: Flight, failure: Failure | None, reply: Reply | None, now: float) -> None:
+        """What the endpoint bears is learnt from everything it says, and from what it does not say."""
+        others = self.stats.in_flight
+        if failure is None or not failure.retryable:
+            usage = reply.usage if reply is not None else None
+            self.pace.answered(
+                flight.number,
+                now,
+                others,
+                flight.latency if reply is not None else None,
+                usage.get("completion_tokens") if usage else None,
+                reply.quota if reply is not None else None,
+            )
+            self.blame.answered()
+        elif isinstance(failure, Overloaded):
+            asked = failure.retry_after  # one that is past the deadline fails this sample, and holds up no other
+            fits = asked is not None and now + asked < flight.deadline
+            self.pace.refused(flight.number, now, others, self._presses, asked if fits else None)
+        elif isinstance(failure, BrokenReply):
+            self.pace.answered(flight.number, now, others)
+        elif not isinstance(failure, WorkerDied) and not _is_stale(flight, failure):
+            self.pace.failed(flight.number, now, others, self._presses)
+
+    @property
+    def _presses(self) -> bool:
+        return bool(self._ready or self._again or self._calls)
 
     def _until_something(self, now: float, when: float) -> float:
         late = next(iter(self._late.values())) if self._late else math.inf
         return max(0.0, min(when, late, self._deadlines.next()) - now)
 
     def _depart(self, flight: Flight, now: float) -> Flight:
+        self.stats.departed()
+        flight.number = self.pace.departed(now, self.stats.in_flight, flight.attempts > 0)
         if flight.attempts:
             self.stats.retried += 1
         else:
-            self.budget.sent()
+            flight.failed_at = now
         flight.attempts += 1
         flight.unpaid += 1
         flight.sent_at = now
         flight.in_the_air = True
-        flight.number = self.limit.departed()
-        self.stats.departed()
         return flight
 
     def _landed(self, flight: Flight) -> None:
@@ -334,21 +356,22 @@ class Engine:
         flight.failure = failure
         if not flight.seats:
             return None
-        if isinstance(failure, Disconnected) and flight.attempts == 1:
-            return now  # most likely a keep-alive connection that the server had already closed: free of charge
-        self.budget.outcome(False)
-        flight.failures += (failure,)
-        if not may_retry(flight.failures):
-            return None
-        retry_at = now + retry_delay(failure, len(flight.failures), self.uniform)
-        if retry_at < flight.deadline:
-            return retry_at
-        if failure.retry_after is not None and now + failure.retry_after >= flight.deadline:
-            past = f"asked to wait {failure.retry_after:g} s, which is past the deadline"
-            flight.failure = type(failure)(f"{failure} ({past})")
-        else:
-            flight.failure = DeadlinePassed(f"no time is left for another attempt; the last attempt: {failure}")
-        return None
+        if _is_stale(flight, failure):
+            return now
+        known, good_at = bool(flight.faults), self.pace.good_at
+        if self.blame.falls_on(flight, failure, now, flight.failed_at, good_at, known):
+            flight.faults += (failure,)
+            if self.blame.is_final(flight.faults):
+                return None
+        flight.failed_at = now
+        if (asked := failure.retry_after) is not None:
+            if now + asked >= flight.deadline:
+                past = f"asked to wait {asked:g} s, which is past the deadline"
+                flight.failure = type(failure)(f"{failure} ({past})")
+                return None
+            return now + asked + 0.1 * backoff(flight.attempts, self.uniform)
+        # While nothing gets through, the pause is the endpoint's, not the sample's.
+        return now if self.pace.is_dry else now + backoff(flight.attempts, self.uniform)
 
     def _land(self, flight: Flight, answer: Answer) -> None:
         """Every seat gets this verdict, and the flight is over."""
@@ -410,6 +433,11 @@ class Engine:
             if not run.open_calls:
                 self._draws.difference_update(run.held)
                 run.held.clear()
+
+
+def _is_stale(flight: Flight, failure: Failure) -> bool:
+    """Most likely a keep-alive connection that the server had already closed: tried again free of charge."""
+    return isinstance(failure, Disconnected) and flight.attempts == 1
 
 
 def _cache_failed(method: str, error: Exception, reply: Reply | None = None) -> Answer:

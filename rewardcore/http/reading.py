@@ -18,6 +18,7 @@ from ..failures import (
     BrokenReply,
     Denied,
     Failure,
+    Overloaded,
     QuotaExhausted,
     RateLimited,
     Refused,
@@ -29,13 +30,17 @@ from ..failures import (
     UnexpectedReply,
     Unparsed,
 )
-from ..reply import Reply
+from ..reply import Quota, Reply
 from .endpoint import Endpoint
 from .retry import parse_retry_after
 
 MAX_BODY_BYTES = 8 * 1024 * 1024
-_QUOTA = re.compile(r"[0-9]{1,15}")
+_COUNT = re.compile(r"[0-9]{1,15}")
+_PART = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,9})?)(ms|s|m|h|d)")
+_DURATION = re.compile(rf"(?:{_PART.pattern}){{1,5}}")
+_UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 _TRANSIENT = frozenset({408, 409, 425, 429})
+_OVERLOAD = frozenset({503, 529})
 #: JSON keeps the last of two equal keys, so a reply could say two things; these decide a verdict.
 _DECISIVE_KEYS = (b'"choices"', b'"message"', b'"content"', b'"refusal"', b'"finish_reason"')
 
@@ -90,7 +95,8 @@ class ReplyReader:
         if not isinstance(message, dict):
             raise UnexpectedReply("the reply's choice has no message")
         content = message.get("content")
-        reply = Reply(content if isinstance(content, str) else "", _usage(document.get("usage")), _quota(headers))
+        usage = _usage(document.get("usage"))
+        reply = Reply(content if isinstance(content, str) else "", usage, _quota(headers, usage))
         failure = self._message_failure(message, choice.get("finish_reason"))
         if failure is not None:
             failure.reply = reply
@@ -147,7 +153,7 @@ class ReplyReader:
         if _says_quota_is_used_up(body):
             return QuotaExhausted(f"{where} answered {status}, the quota is used up: {said}")
         if status in _TRANSIENT or status >= 500:
-            kind = RateLimited if status == 429 else Transient
+            kind = RateLimited if status == 429 else Overloaded if status in _OVERLOAD else Transient
             failure = kind(f"{where} answered {status}: {said}")
             failure.retry_after = parse_retry_after(headers)
             return failure
@@ -202,6 +208,23 @@ def _usage(usage: object) -> dict[str, int] | None:
     return {name: count for name, count in usage.items() if type(count) is int and 0 <= count < 2**53}
 
 
-def _quota(headers: Mapping[str, str]) -> int | None:
-    left = headers.get("x-ratelimit-remaining-requests")
-    return int(left) if left is not None and _QUOTA.fullmatch(left) else None
+def _quota(headers: Mapping[str, str], usage: Mapping[str, int] | None) -> Quota | None:
+    """What the endpoint says of requests, or of tokens at what this reply cost; whichever comes back more slowly."""
+    found = []
+    for unit, cost in (("requests", 1), ("tokens", (usage or {}).get("total_tokens", 0))):
+        left = headers.get(f"x-ratelimit-remaining-{unit}")
+        if left is None or not cost or not _COUNT.fullmatch(left):
+            continue
+        limit, reset = headers.get(f"x-ratelimit-limit-{unit}", ""), headers.get(f"x-ratelimit-reset-{unit}", "")
+        used, seconds = (int(limit) if _COUNT.fullmatch(limit) else 0) - int(left), _duration(reset)
+        if used > 0 and seconds > 0.0:
+            found.append(Quota(int(left) / cost, used / seconds / cost))
+    return min(found, key=lambda quota: quota.rate) if found else None
+
+
+def _duration(text: str) -> float:
+    """Seconds of `6m0s`, `20ms` or `1.5`; 0.0 for anything else."""
+    text = text if text[-1:].isalpha() else f"{text}s"
+    if not _DURATION.fullmatch(text):
+        return 0.0
+    return sum(float(value) * _UNITS[unit] for value, unit in _PART.findall(text))

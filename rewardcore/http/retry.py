@@ -1,8 +1,7 @@
-"""When to try again: the whole retry policy, as arithmetic without a clock or a socket.
+"""Whether to try again: whose fault a failure is, how long a sample waits, and what ends a whole run.
 
-Three parts: how long to wait (full jitter, or what the endpoint asks for), a budget that keeps retries at a tenth of
-the traffic while a storm lasts, and a breaker for failures that no other sample can escape. The total deadline rules
-all three: a wait that does not fit is not begun.
+How fast requests leave, first attempts and retries alike, is `pace.py`'s to say. An overload or an outage is waited out
+until the deadline, and no attempt is counted; only what is a sample's own fault is final after a few.
 """
 
 from __future__ import annotations
@@ -13,12 +12,12 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC
 
-from ..failures import Failure, RateLimited, WorkerDied
+from ..failures import BrokenReply, Failure, Overloaded, RateLimited, WorkerDied
 
 BASE_DELAY = 0.5
 MAX_DELAY = 8.0
-#: Attempts at one sample. Rate limits do not count: there the deadline decides, since waiting does help.
-MAX_ATTEMPTS = 6
+#: Failures that are a sample's own, before it is given up.
+MAX_FAULTS = 6
 #: A sample that two worker processes died on is taken for the cause.
 MAX_WORKER_DEATHS = 2
 
@@ -27,22 +26,6 @@ def backoff(failures: int, uniform: Callable[[], float] = random.random) -> floa
     """Full jitter: anything from 0 to a ceiling that doubles with each failure."""
     ceiling = min(MAX_DELAY, BASE_DELAY * 2.0 ** min(failures - 1, 32))
     return uniform() * ceiling
-
-
-def may_retry(failures: Sequence[Failure]) -> bool:
-    """Whether another attempt may follow the last of one sample's failures."""
-    last = failures[-1]
-    if isinstance(last, WorkerDied):
-        return sum(isinstance(failure, WorkerDied) for failure in failures) < MAX_WORKER_DEATHS
-    if isinstance(last, RateLimited):
-        return True
-    return last.retryable and sum(not isinstance(failure, RateLimited) for failure in failures) < MAX_ATTEMPTS
-
-
-def retry_delay(failure: Failure, failures: int, uniform: Callable[[], float] = random.random) -> float:
-    """Seconds to wait; never sooner than the endpoint asked, and jittered so that not all come back at once."""
-    delay = backoff(failures, uniform)
-    return delay if failure.retry_after is None else failure.retry_after + 0.1 * delay
 
 
 def parse_retry_after(headers: Mapping[str, str], now: Callable[[], float] = time.time) -> float | None:
@@ -74,46 +57,38 @@ def _seconds(value: str) -> float | None:
     return seconds if math.isfinite(seconds) and seconds >= 0.0 else None
 
 
-class RetryBudget:
-    """Retries are free while nearly all requests succeed; in a storm each one needs a token.
+class Blame:
+    """Whose fault a failure is: the sample's, if others get through meanwhile, else the endpoint's.
 
-    A token is earned by every ten first attempts, and one by every `1 / trickle` seconds, so that a judge whose samples
-    have all failed once still notices the recovery. A few successes in a row end the storm.
+    An overload is the sample's only if nobody else was refused either. Once a failure was a sample's own, the next ones
+    are too while only such samples fail: the last ones of a batch have nobody left beside them.
     """
 
-    RATIO = 0.1
-    BURST = 10.0
-    HEALTHY = 0.9
-    _MEMORY = 1.0 / 8.0
+    def __init__(self) -> None:
+        self._others_fail = False
+        self._latest: tuple[object, float] = (None, -math.inf)
+        self._before = -math.inf  # when anybody but the latest failed
 
-    def __init__(self, trickle: float = 1.0) -> None:
-        self._trickle = trickle
-        self._tokens = self.BURST
-        self._health = 1.0
-        self._refilled_at: float | None = None
+    def answered(self) -> None:
+        self._others_fail = False
 
-    def sent(self) -> None:
-        """A first attempt goes out."""
-        if self._tokens < self.BURST:
-            self._tokens = min(self.BURST, self._tokens + self.RATIO)
+    def falls_on(self, who: object, failure: Failure, now: float, since: float, good_at: float, is_known: bool) -> bool:
+        """`since` is its last failure or first departure, `good_at` when anybody got through, `is_known` for faults."""
+        others_failed_at = self._before if self._latest[0] is who else self._latest[1]
+        self._latest, self._before = (who, now), others_failed_at
+        if isinstance(failure, (BrokenReply, WorkerDied)):
+            return True
+        is_own = good_at > since
+        if isinstance(failure, Overloaded):
+            is_own = is_own and others_failed_at < since and not isinstance(failure, RateLimited)
+        is_own = is_own or (is_known and not self._others_fail)
+        self._others_fail = self._others_fail or not is_own
+        return is_own
 
-    def outcome(self, good: bool) -> None:
-        self._health += self._MEMORY * ((1.0 if good else 0.0) - self._health)
-
-    def wait(self, now: float) -> float:
-        """Seconds until a retry may go out; 0.0 if it may now."""
-        if self._refilled_at is not None:
-            earned = (now - self._refilled_at) * self._trickle
-            self._tokens = min(self.BURST, self._tokens + max(0.0, earned))
-        self._refilled_at = now
-        missing = 1.0 - self._tokens
-        if self._health >= self.HEALTHY or missing < 1e-6:
-            return 0.0
-        return missing / self._trickle
-
-    def spend(self) -> None:
-        if self._health < self.HEALTHY:
-            self._tokens = max(0.0, self._tokens - 1.0)
+    @staticmethod
+    def is_final(faults: Sequence[Failure]) -> bool:
+        deaths = sum(isinstance(fault, WorkerDied) for fault in faults)
+        return deaths >= MAX_WORKER_DEATHS or len(faults) >= MAX_FAULTS
 
 
 class Breaker:

@@ -15,9 +15,8 @@ from ..rubrics.rubric import check_rubric
 from .cache import Cache, MemoryCache, SqliteCache
 from .endpoint import Endpoint
 from .engine import Engine
-from .limit import Limit
+from .pace import AUTO_CEILING, Pace
 from .request import RequestBuilder
-from .retry import RetryBudget
 
 log = logging.getLogger("rewardcore")
 
@@ -72,14 +71,10 @@ class Settings:
         """`places` is how many requests the driver can carry at all; without it, as many as there may be files."""
         if places is None:
             places = self._connections()
-        limit = Limit.auto(places) if self.max_concurrent == "auto" else Limit.fixed(min(self.max_concurrent, places))
+        ceiling = AUTO_CEILING if self.max_concurrent == "auto" else self.max_concurrent
+        pace = Pace(min(ceiling, places), finds=self.max_concurrent == "auto")
         return Engine(
-            RequestBuilder(self.endpoint, self.rubric),
-            self.rubric,
-            self.open_cache(),
-            limit,
-            RetryBudget(trickle=max(1.0, limit.current / 10)),
-            self.endpoint.mask(),
+            RequestBuilder(self.endpoint, self.rubric), self.rubric, self.open_cache(), pace, self.endpoint.mask()
         )
 
     def _connections(self) -> int:

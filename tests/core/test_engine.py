@@ -18,6 +18,7 @@ from rewardcore.failures import (
     Denied,
     Disconnected,
     Failure,
+    Overloaded,
     QuotaExhausted,
     RateLimited,
     Refused,
@@ -28,9 +29,9 @@ from rewardcore.failures import (
     WorkerDied,
 )
 from rewardcore.http.engine import Engine, Flight, GiveUp
-from rewardcore.http.limit import Limit
+from rewardcore.http.pace import Pace
 from rewardcore.http.request import RequestBuilder
-from rewardcore.http.retry import MAX_ATTEMPTS, RetryBudget
+from rewardcore.http.retry import MAX_FAULTS
 from rewardcore.reply import Answer, Reply
 from rewardcore.rubrics.rubric import grade
 
@@ -70,11 +71,11 @@ class Told(Call):
 class Desk:
     """An engine, its clock, and the calls that were brought to it."""
 
-    def __init__(self, rubric=None, cache=None, limit=60, trickle=1.0, uniform=lambda: 0.5):
+    def __init__(self, rubric=None, cache=None, limit=60, uniform=lambda: 0.5):
         self.rubric = rubric or Echo()
         builder = RequestBuilder(ENDPOINT, self.rubric)
-        budget = RetryBudget(trickle)
-        self.engine = Engine(builder, self.rubric, cache or MemoryCache(), Limit.fixed(limit), budget, uniform=uniform)
+        pace = Pace(limit, uniform=uniform)
+        self.engine = Engine(builder, self.rubric, cache or MemoryCache(), pace, uniform=uniform)
         self.counters = self.engine.stats
         self.now = 0.0
 
@@ -378,9 +379,11 @@ def test_an_endpoint_that_refuses_all_there_is_in_flight_is_left_alone_until_it_
 
 
 def test_one_refusal_among_requests_in_flight_does_not_stop_the_others(desk):
+    """They have the places that are borne: as many as are in the air."""
     desk.call("a", "b", "c")
-    refused, _ = desk.flight(), desk.flight()
+    refused, other = desk.flight(), desk.flight()
     desk.settle(refused, failed(RateLimited, retry_after=100.0))
+    desk.reply(other)
     assert asked(desk.flight()) == "c"
 
 
@@ -415,29 +418,65 @@ def test_a_stale_connection_is_tried_again_at_once_and_free_of_charge(desk):
     call = desk.call("a")
     desk.settle(desk.flight(), failed(Disconnected))
     flight = desk.flight()
-    assert flight.failures == ()
+    assert flight.faults == ()
     desk.reply(flight)
     assert call.told[0].attempts == 2
 
 
-def test_a_connection_that_is_always_closed_is_given_up(desk):
-    call = desk.call("a")
-    desk.drive(lambda flight: failed(Disconnected))
-    assert (call.told[0].status, call.told[0].attempts) == ("failed", MAX_ATTEMPTS + 1)
+def drive_beside_others(desk, answer):
+    """A sample that gets this answer always, while others get through."""
+    call = desk.call("unlucky", *range(40))
+    desk.drive(lambda flight: answer if asked(flight) == "unlucky" else Answer(GOOD, 1.0))
+    return call.told[0]
 
 
-def test_attempts_at_one_sample_are_bounded(desk):
-    call = desk.call("a")
-    desk.drive(lambda flight: failed(Transient))
-    assert (call.told[0].status, call.told[0].attempts) == ("failed", MAX_ATTEMPTS)
-    assert desk.counters.requests == MAX_ATTEMPTS
+def test_a_connection_that_is_always_closed_for_one_sample_alone_is_given_up(desk):
+    verdict = drive_beside_others(desk, failed(Disconnected))
+    assert verdict.status == "failed"
+    assert MAX_FAULTS < verdict.attempts <= MAX_FAULTS + 2
+
+
+@pytest.mark.parametrize("kind", [Transient, Overloaded, BrokenReply, ConnectionFailed])
+@pytest.mark.parametrize("limit", [1, 8, 60])
+def test_what_fails_for_one_sample_alone_is_final_after_a_few_attempts(kind, limit):
+    """Also once all others are done: the last one of a batch has none beside it."""
+    verdict = drive_beside_others(Desk(limit=limit), failed(kind))
+    assert verdict.status == "failed"
+    assert MAX_FAULTS <= verdict.attempts <= MAX_FAULTS + 2
+
+
+@pytest.mark.parametrize("kind", [Transient, Overloaded, RateLimited, ConnectionFailed])
+@pytest.mark.parametrize("size", [1, 3, 100])
+@pytest.mark.parametrize("has_answered", [False, True])
+def test_an_outage_is_waited_out_until_the_deadline(kind, size, has_answered):
+    """However many samples meet it, whatever tells of it, at the start or later; then all are judged."""
+    desk = Desk(uniform=random.Random(0).random)
+    if has_answered:
+        desk.call("before")
+        desk.reply(desk.flight())
+    call = desk.call(*range(size))
+    desk.drive(lambda flight: failed(kind) if desk.now < 0.5 * DEADLINE else Answer(GOOD, 1.0))
+    assert {verdict.status for verdict in call.told.values()} == {"ok"}
+    assert desk.counters.requests <= 2 * size + 70, "growing pauses"
+
+
+def test_while_nothing_gets_through_one_probe_goes_out_at_a_time(desk):
+    desk.call(*range(100))
+    for flight in desk.flights():
+        desk.settle(flight, failed(Transient))
+    for _ in range(5):
+        desk.now += desk.take()
+        probe = desk.flight()
+        assert desk.idle()
+        desk.now += 1.0
+        desk.settle(probe, failed(Transient))
 
 
 def test_at_a_rate_limit_the_deadline_decides(desk):
     call = desk.call("a")
     desk.drive(lambda flight: failed(RateLimited))
     assert call.told[0].status == "timeout"
-    assert call.told[0].attempts > 3 * MAX_ATTEMPTS
+    assert call.told[0].attempts > 3 * MAX_FAULTS
     assert desk.now <= DEADLINE
 
 
@@ -457,61 +496,68 @@ def test_a_wait_past_the_deadline_fails_the_sample_at_once_and_says_so(desk):
     assert call.told[1].status == "ok"
 
 
-def test_a_backoff_past_the_deadline_is_not_begun(desk):
+def test_a_backoff_past_the_deadline_ends_there_and_tells_of_the_last_attempt(desk):
     call = desk.call("a", deadline=1.0)
     flight = desk.flight()
     desk.now = 0.9
     desk.settle(flight, failed(Transient))
+    desk.now += desk.take()
+    assert desk.now == 1.0
+    desk.take()
     assert call.told[0].status == "timeout"
-    assert call.told[0].error.startswith("DeadlinePassed: no time is left")
+    assert call.told[0].error.startswith("DeadlinePassed: not judged before the deadline")
     assert "Transient happened" in call.told[0].error
 
 
-def test_a_burst_of_429s_cuts_the_concurrency_once_and_replies_restore_it():
+@pytest.mark.parametrize("kind", [RateLimited, Overloaded])
+def test_a_burst_of_refusals_cuts_to_what_is_still_in_the_air(kind):
     desk = Desk(limit=10)
-    desk.call(*range(10))
+    call = desk.call(*range(30))
     flights = desk.flights()
+    desk.now = 0.1
+    for flight in flights[4:]:
+        desk.settle(flight, failed(kind))
+    assert desk.engine.pace.window == 4
     desk.now = 1.0
-    for flight in flights:
-        desk.settle(flight, failed(RateLimited))
-    assert desk.engine.limit.current == 7
-    desk.call(*range(100, 200))
-    desk.now = 2.0
-    while flights := desk.flights():
-        for flight in flights:
-            desk.settle(flight, Answer(GOOD, 1.0))
-    assert desk.engine.limit.current == 10
+    for flight in flights[:4]:
+        desk.reply(flight)
+    desk.drive(lambda flight: Answer(GOOD, 1.0))
+    assert {verdict.status for verdict in call.told.values()} == {"ok"}
+    assert desk.engine.pace.window >= 4
 
 
-def test_in_a_lasting_storm_retries_are_a_tenth_of_the_traffic():
-    desk = Desk(uniform=random.Random(0).random)
+@pytest.mark.parametrize("limit", [8, 60])
+@pytest.mark.parametrize("kind", [Transient, Overloaded, ConnectionFailed])
+@pytest.mark.parametrize("slow", [0.001, 1.0])
+def test_in_a_lasting_storm_retries_are_a_tenth_of_the_traffic(limit, kind, slow):
+    desk = Desk(limit=limit, uniform=random.Random(0).random)
     call = desk.call(*range(2000), deadline=1e9)
-    for _ in range(2000):
+    in_the_air = []
+    while desk.counters.requests < 500:
         step = desk.take()
-        assert isinstance(step, Flight)
-        desk.now += 0.001
-        desk.settle(step, failed(Transient))
-    assert desk.counters.retried <= 0.1 * desk.counters.requests + RetryBudget.BURST + desk.now
+        if isinstance(step, Flight):
+            in_the_air.append((desk.now + slow, step))
+        elif in_the_air and in_the_air[0][0] <= desk.now + step:
+            desk.now, flight = in_the_air.pop(0)
+            desk.settle(flight, failed(kind))
+        else:
+            desk.now += step
+    assert desk.counters.retried <= 0.1 * desk.counters.requests
+    for _, flight in in_the_air:
+        desk.reply(flight)
     desk.drive(lambda flight: grade(desk.rubric, Reply("1")))
-    assert len(call.told) == 2000
     assert sum(verdict.status == "ok" for verdict in call.told.values()) == 2000
 
 
-def test_after_a_storm_every_retry_goes_out_at_once():
+def test_after_a_storm_the_window_is_as_before_with_the_first_that_gets_through():
     desk = Desk(limit=500)
-    desk.call(*range(500), deadline=1e9)
+    desk.call(*range(600), deadline=1e9)
     for flight in desk.flights():
         desk.settle(flight, failed(Transient))
-    desk.now += 60.0
-    while desk.engine.budget._health < RetryBudget.HEALTHY:
-        step = desk.take()
-        if isinstance(step, Flight):
-            desk.reply(step)
-        else:
-            desk.now += step
-    rest = len(desk.engine._parked._entries)
-    assert rest > 400
-    assert len(desk.flights()) == rest
+    assert desk.engine.pace.window == 1
+    desk.now += desk.take()
+    desk.reply(desk.flight())
+    assert desk.engine.pace.window == 500
 
 
 # The breaker.
@@ -727,7 +773,7 @@ ANSWERS = [
 @settings(deadline=None, max_examples=80)
 @given(st.randoms(use_true_random=False), st.booleans(), st.booleans())
 def test_whatever_happens_there_is_one_verdict_per_sample_and_the_counters_add_up(dice, independent, close_early):
-    desk = Desk(Echo(independent), trickle=5.0, uniform=dice.random)
+    desk = Desk(Echo(independent), uniform=dice.random)
     calls, air = [], []
 
     def take():

@@ -45,10 +45,17 @@ def choice(content="fine", finish_reason="stop", index=0, **message):
     return {"index": index, "finish_reason": finish_reason, "message": {"content": content, **message}}
 
 
+QUOTA = {
+    "x-ratelimit-limit-requests": "109",
+    "x-ratelimit-remaining-requests": "9",
+    "x-ratelimit-reset-requests": "10s",
+}
+
+
 def test_a_completion_is_a_reply():
     usage = {"prompt_tokens": 3, "completion_tokens": 2}
-    reply = read({**completion("<score>7</score>"), "usage": usage}, headers={"x-ratelimit-remaining-requests": "9"})
-    assert (reply.text, reply.usage, reply.quota) == ("<score>7</score>", usage, 9)
+    reply = read({**completion("<score>7</score>"), "usage": usage}, headers=QUOTA)
+    assert (reply.text, reply.usage, reply.quota) == ("<score>7</score>", usage, (9, 10.0))
 
 
 @pytest.mark.parametrize(
@@ -167,12 +174,27 @@ def test_usage_holds_whole_sensible_counts_alone():
     assert read(slow_path).usage == {"g": 1}
 
 
+@pytest.mark.parametrize("header", ["-1", "many", "1.5", "", "²", "9" * 5000])
+@pytest.mark.parametrize("name", QUOTA)
+def test_a_quota_that_is_not_all_there_is_none(header, name):
+    assert read(completion(), headers={**QUOTA, name: header if "reset" not in name else f"{header}x"}).quota is None
+    assert read(completion(), headers={other: value for other, value in QUOTA.items() if other != name}).quota is None
+
+
 @pytest.mark.parametrize(
-    ("header", "quota"),
-    [("0", 0), ("17", 17), ("-1", None), ("many", None), ("1.5", None), ("", None), ("²", None), ("9" * 5000, None)],
+    ("reset", "seconds"), [("10s", 10), ("500ms", 0.5), ("6m0s", 360), ("1h2m3.5s", 3723.5), ("2", 2), ("1.5", 1.5)]
 )
-def test_a_quota_is_a_plain_number_or_is_not_there(header, quota):
-    assert read(completion(), headers={"x-ratelimit-remaining-requests": header}).quota == quota
+def test_how_long_a_quota_takes_to_come_back_is_read_in_every_spelling(reset, seconds):
+    headers = {**QUOTA, "x-ratelimit-reset-requests": reset}
+    assert read(completion(), headers=headers).quota == (9, pytest.approx(100 / seconds))
+
+
+def test_a_quota_of_tokens_is_counted_in_replies_like_this_one_and_the_scarcer_one_counts():
+    tokens = {name.replace("requests", "tokens"): value for name, value in QUOTA.items()}
+    usage = {"prompt_tokens": 30, "completion_tokens": 20, "total_tokens": 50}
+    document = {**completion(), "usage": usage}
+    assert read(document, headers={**QUOTA, **tokens}).quota == (9 / 50, 10 / 50)
+    assert read(completion(), headers=tokens).quota is None, "what a reply costs is not known"
 
 
 @relaxed
@@ -223,7 +245,7 @@ STATUSES = {
     400: "Rejected", 401: "Denied", 403: "Denied", 404: "Rejected", 405: "Rejected", 413: "Rejected",
     422: "Rejected", 451: "Rejected",
     408: "Transient", 409: "Transient", 425: "Transient", 429: "RateLimited",
-    500: "Transient", 501: "Transient", 502: "Transient", 503: "Transient", 504: "Transient", 529: "Transient",
+    500: "Transient", 501: "Transient", 502: "Transient", 503: "Overloaded", 504: "Transient", 529: "Overloaded",
     201: "Rejected", 204: "Rejected", 206: "Rejected",
 }  # fmt: skip
 

@@ -2,7 +2,6 @@
 
 import datetime
 import email.utils
-import inspect
 import math
 import os
 import time
@@ -11,31 +10,21 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rewardcore import Failure, failures
-from rewardcore.failures import Denied, RateLimited, Transient, WorkerDied
+from rewardcore.failures import BrokenReply, ConnectionFailed, Denied, Overloaded, RateLimited, Transient, WorkerDied
 from rewardcore.http.retry import (
     BASE_DELAY,
-    MAX_ATTEMPTS,
     MAX_DELAY,
+    MAX_FAULTS,
     MAX_WORKER_DEATHS,
+    Blame,
     Breaker,
-    RetryBudget,
     backoff,
-    may_retry,
     parse_retry_after,
-    retry_delay,
 )
 
 relaxed = settings(deadline=None)
 shares = st.floats(0.0, 1.0, exclude_max=True)
 NOW = datetime.datetime(2026, 1, 2, 3, 4, 5, tzinfo=datetime.UTC)
-KINDS = [c for _, c in inspect.getmembers(failures, inspect.isclass) if issubclass(c, Failure)]
-
-
-def failed(retry_after=None):
-    failure = Transient("503")
-    failure.retry_after = retry_after
-    return failure
 
 
 @relaxed
@@ -45,14 +34,6 @@ def test_a_wait_lies_between_nothing_and_a_ceiling_that_doubles(count, share):
     assert 0.0 <= backoff(count, lambda: share) <= ceiling
     assert backoff(count, lambda: 0.0) == 0.0
     assert backoff(count, lambda: 1.0) == ceiling
-
-
-@relaxed
-@given(st.integers(1, 100), shares, st.floats(0.0, 1e6))
-def test_a_retry_never_comes_sooner_than_the_endpoint_asked(count, share, asked):
-    delay = retry_delay(failed(asked), count, lambda: share)
-    assert asked <= delay <= asked + 0.1 * MAX_DELAY
-    assert retry_delay(failed(), count, lambda: share) == backoff(count, lambda: share)
 
 
 @pytest.mark.parametrize(
@@ -116,114 +97,64 @@ def test_a_date_and_seconds_mean_the_same(seconds):
     assert asked[0] == asked[1] == seconds
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_a_first_failure_is_tried_again_exactly_where_its_kind_says_so(kind):
-    assert may_retry([kind("x")]) == kind.retryable
+# Whose fault it is.
+
+ENDPOINTS_OWN = [Transient, Overloaded, ConnectionFailed]
+NEVER = -math.inf
 
 
-def test_attempts_are_bounded_except_at_a_rate_limit_where_the_deadline_decides():
-    assert may_retry([Transient("x")] * (MAX_ATTEMPTS - 1))
-    assert not may_retry([Transient("x")] * MAX_ATTEMPTS)
-    assert may_retry([RateLimited("x")] * 1000)
+def falls(blame, who, kind, now, since=0.0, good_at=NEVER, is_known=False):
+    return blame.falls_on(who, kind("x"), now, since, good_at, is_known)
 
 
-def test_rate_limits_do_not_use_up_the_attempts_of_other_failures():
-    assert may_retry([RateLimited("x")] * 50 + [Transient("x")])
-    assert not may_retry([RateLimited("x")] * 50 + [Transient("x")] * MAX_ATTEMPTS)
+@pytest.mark.parametrize("kind", [*ENDPOINTS_OWN, RateLimited])
+def test_where_nobody_gets_through_it_is_the_endpoints_fault(kind):
+    blame = Blame()
+    assert not any(falls(blame, who, kind, now) for now in range(1, 50) for who in "abc")
+    assert not any(falls(blame, "alone", kind, now) for now in range(50, 100)), "also for one that is alone"
 
 
-def test_a_sample_that_workers_die_on_is_given_up_but_not_for_another_failure():
-    assert may_retry([WorkerDied("x")] * (MAX_WORKER_DEATHS - 1))
-    assert not may_retry([WorkerDied("x")] * MAX_WORKER_DEATHS)
-    assert may_retry([Transient("x"), Transient("x"), WorkerDied("x")])
+@pytest.mark.parametrize("kind", ENDPOINTS_OWN)
+def test_where_others_get_through_it_is_the_samples_fault(kind):
+    assert falls(Blame(), "a", kind, now=3.0, since=1.0, good_at=2.0)
+    assert not falls(Blame(), "a", kind, now=3.0, since=1.0, good_at=0.5), "before that, it says nothing"
 
 
-# The budget.
+def test_a_rate_limit_is_never_the_samples_fault():
+    assert not falls(Blame(), "a", RateLimited, now=3.0, since=1.0, good_at=2.0)
+    assert not falls(Blame(), "a", RateLimited, now=3.0, since=1.0, good_at=2.0, is_known=False)
 
 
-def test_retries_are_free_while_nearly_all_goes_well():
-    budget = RetryBudget()
-    for _ in range(100):
-        assert budget.wait(0.0) == 0.0
-        budget.spend()
+def test_an_overload_is_the_samples_fault_only_if_nobody_else_was_refused():
+    blame = Blame()
+    assert not falls(blame, "other", Overloaded, now=2.0, since=0.0)
+    blame.answered()
+    assert not falls(blame, "a", Overloaded, now=3.0, since=1.0, good_at=2.5)
+    blame.answered()
+    assert falls(blame, "a", Overloaded, now=4.0, since=3.0, good_at=3.5)
+    assert not falls(blame, "other", Overloaded, now=5.0, since=2.0, good_at=3.5), "a was refused meanwhile"
 
 
-def test_one_bad_reply_among_many_good_ones_costs_nothing_for_long():
-    budget = RetryBudget()
-    for _ in range(1000):
-        budget.outcome(False)
-        for _ in range(19):
-            budget.outcome(True)
-        assert budget.wait(0.0) == 0.0
-        budget.spend()
+@pytest.mark.parametrize("kind", ENDPOINTS_OWN)
+def test_the_last_samples_of_a_batch_keep_their_fault_while_only_such_fail(kind):
+    blame = Blame()
+    assert all(falls(blame, who, kind, now, since=now, is_known=True) for now in range(10) for who in "ab")
+    assert not falls(blame, "stranger", kind, now=11.0)
+    assert not falls(blame, "a", kind, now=12.0, is_known=True), "now it may be an outage"
+    blame.answered()
+    assert falls(blame, "a", kind, now=13.0, is_known=True)
 
 
-events = st.lists(st.sampled_from(["first", "retry", "retry", "later"]), max_size=400)
+@pytest.mark.parametrize("kind", [BrokenReply, WorkerDied])
+def test_a_broken_reply_or_a_dead_worker_is_always_the_samples(kind):
+    assert falls(Blame(), "a", kind, now=1.0)
 
 
-@relaxed
-@given(events, st.sampled_from([0.5, 1.0, 6.0]))
-def test_in_a_lasting_storm_retries_are_a_tenth_of_traffic_besides_burst_and_trickle(events, trickle):
-    budget, now, firsts, retries = RetryBudget(trickle), 0.0, 1, 0
-    budget.sent()
-    budget.outcome(False)
-    for event in events:
-        if event == "first":
-            budget.sent()
-            budget.outcome(False)
-            firsts += 1
-        elif event == "retry" and budget.wait(now) == 0.0:
-            budget.spend()
-            budget.outcome(False)
-            retries += 1
-        elif event == "later":
-            now += 0.1
-        assert retries <= 0.1 * firsts + RetryBudget.BURST + trickle * now + 1e-3
-
-
-@relaxed
-@given(st.integers(0, 200), st.floats(0, 1e6))
-def test_a_wait_is_always_enough(retries, start):
-    budget = RetryBudget(trickle=2.0)
-    now = start
-    for _ in range(20):
-        budget.outcome(False)
-    for _ in range(retries):
-        now += budget.wait(now)
-        assert budget.wait(now) <= 1e-9 * max(1.0, now)
-        budget.spend()
-
-
-def test_a_storm_ends_for_a_judge_that_only_has_retries_left():
-    """Nothing but the trickle goes out; the first few successes end the storm, and then all may go."""
-    budget, now = RetryBudget(trickle=1.0), 0.0
-    for _ in range(200):
-        budget.outcome(False)
-    for _ in range(20):
-        now += budget.wait(now)
-        budget.spend()
-        budget.outcome(False)
-    assert budget.wait(now) > 0.0
-    needed = 0
-    while budget.wait(now) > 0.0 or budget._health < RetryBudget.HEALTHY:
-        now += budget.wait(now)
-        budget.spend()
-        budget.outcome(True)
-        needed += 1
-    assert needed <= 20
-    for _ in range(1000):
-        assert budget.wait(now) == 0.0
-        budget.spend()
-
-
-def test_a_clock_that_stands_still_or_goes_back_earns_nothing():
-    budget = RetryBudget(trickle=1.0)
-    budget.outcome(False)
-    for _ in range(10):
-        assert budget.wait(100.0) == 0.0
-        budget.spend()
-    assert budget.wait(100.0) == pytest.approx(1.0)
-    assert budget.wait(50.0) == pytest.approx(1.0)
+def test_faults_are_final_after_a_few_and_dead_workers_after_two():
+    assert not Blame.is_final([Transient("x")] * (MAX_FAULTS - 1))
+    assert Blame.is_final([Transient("x")] * MAX_FAULTS)
+    assert not Blame.is_final([WorkerDied("x")] * (MAX_WORKER_DEATHS - 1))
+    assert Blame.is_final([Transient("x"), *[WorkerDied("x")] * MAX_WORKER_DEATHS])
 
 
 def test_a_breaker_keeps_the_first_failure_and_closes_for_the_next_run():

@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from rewardcore import Endpoint
-from rewardcore.http.limit import AUTO_CEILING
+from rewardcore.http.pace import AUTO_CEILING
 from rewardcore.http.settings import Settings
 
 resource = pytest.importorskip("resource")
@@ -31,12 +31,12 @@ def warnings(caplog):
 
 
 def limit(max_concurrent, places=None):
-    return Settings(ENDPOINT, max_concurrent=max_concurrent, cache=None).new_engine(places).limit
+    return Settings(ENDPOINT, max_concurrent=max_concurrent, cache=None).new_engine(places).pace
 
 
 def test_more_requests_than_files_are_fewer_requests_and_one_warning(may_open, warnings):
     may_open(1000)
-    assert 500 < limit(5000).current < 1000
+    assert 500 < limit(5000).window < 1000
     (record,) = warnings.records
     assert (record.name, record.levelno) == ("rewardcore", logging.WARNING)
     for part in ("max_concurrent=5000", "1000 files", "`ulimit -n "):
@@ -45,28 +45,28 @@ def test_more_requests_than_files_are_fewer_requests_and_one_warning(may_open, w
 
 def test_the_warning_says_how_many_are_sent_and_which_limit_would_do(may_open, warnings):
     may_open(1000)
-    places = limit(5000).current
+    places = limit(5000).window
     assert f"at most {places} requests" in warnings.messages[0]
     enough = int(re.search(r"ulimit -n (\d+)", warnings.messages[0])[1])
     warnings.clear()
     may_open(enough)
-    assert limit(5000).current == 5000
+    assert limit(5000).window == 5000
     may_open(enough - 1)
     assert warnings.records == []
-    assert limit(5000).current == 4999
+    assert limit(5000).window == 4999
     assert len(warnings.records) == 1
 
 
 @pytest.mark.parametrize("files", [1000, 2**20, resource.RLIM_INFINITY])
 def test_what_fits_is_left_as_it_is_without_a_word(may_open, warnings, files):
     may_open(files)
-    assert limit(60).current == 60
+    assert limit(60).window == 60
     assert warnings.records == []
 
 
 def test_no_limit_is_no_limit(may_open, warnings):
     may_open(resource.RLIM_INFINITY)
-    assert limit(100_000).current == 100_000
+    assert limit(100_000).window == 100_000
     assert limit("auto").ceiling == AUTO_CEILING
     assert warnings.records == []
 
@@ -84,20 +84,20 @@ def test_auto_finds_no_more_than_there_may_be_files(may_open, warnings):
 def test_hardly_any_file_is_still_one_request(may_open, max_concurrent, files):
     may_open(files)
     found = limit(max_concurrent)
-    assert (found.current, found.ceiling) == (1, 1)
+    assert (found.window, found.ceiling) == (1, 1)
 
 
 def test_a_driver_that_knows_its_places_is_not_asked_about_files(monkeypatch, warnings):
     monkeypatch.setattr(resource, "getrlimit", lambda kind: pytest.fail("the limit was looked up"))
-    assert limit(5000, places=4).current == 4
-    assert limit(3, places=4).current == 3
+    assert limit(5000, places=4).window == 4
+    assert limit(3, places=4).window == 3
     assert limit("auto", places=4).ceiling == 4
     assert warnings.records == []
 
 
 def test_a_system_without_such_a_limit_has_none(monkeypatch, warnings):
     monkeypatch.setitem(sys.modules, "resource", None)
-    assert limit(5000).current == 5000
+    assert limit(5000).window == 5000
     assert warnings.records == []
 
 
@@ -106,5 +106,5 @@ def test_a_limit_that_cannot_be_read_is_none(monkeypatch, warnings):
         raise OSError("not here")
 
     monkeypatch.setattr(resource, "getrlimit", unreadable)
-    assert limit(5000).current == 5000
+    assert limit(5000).window == 5000
     assert warnings.records == []

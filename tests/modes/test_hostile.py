@@ -147,18 +147,20 @@ def test_conformance(row: Row, shared_judge: rc.Judge, server: HostileServer) ->
 
 @pytest.mark.parametrize("mode", ["sync", "process", "asyncio-aiohttp", "asyncio-httpx"])
 @pytest.mark.parametrize("behaviour", [answers(500, "on fire"), answers(200, "{")], ids=["500", "truncated JSON"])
-def test_what_never_gets_better_fails_typed_after_the_last_attempt(
+def test_what_never_gets_better_for_one_sample_alone_fails_typed_after_a_few_attempts(
     behaviour: Behaviour, shared_judge: rc.Judge, server: HostileServer
 ) -> None:
-    script = server.script(behaviour)
-    (verdict,) = shared_judge.judge(script.samples(1))
-    assert (verdict.status, verdict.attempts, script.requests) == ("failed", retry.MAX_ATTEMPTS, retry.MAX_ATTEMPTS)
+    script, fine = server.script(behaviour), server.script(ok)
+    verdict, *others = shared_judge.judge([script.sample(), *fine.samples(20)])
+    assert {other.status for other in others} == {"ok"}
+    assert (verdict.status, verdict.attempts) == ("failed", script.requests)
+    assert retry.MAX_FAULTS <= script.requests <= retry.MAX_FAULTS + 2
     assert str(verdict.error).startswith(("Transient: ", "BrokenReply: "))
 
 
 def test_a_close_on_keep_alive_reuse_is_retried_free_of_charge(shared_judge: rc.Judge, server: HostileServer) -> None:
     """The first retry waits for nothing and takes nothing from the budget; the count of failures does not grow."""
-    reused = server.script(ok, raw(b"", close=True), *[answers(500)] * (retry.MAX_ATTEMPTS - 1), ok)
+    reused = server.script(ok, raw(b"", close=True), *[answers(500)] * (retry.MAX_FAULTS - 1), ok)
     if "Remote" in type(shared_judge._driver).__name__:
         reused = server.script(ok, raw(b"", close=True), ok)
     assert [verdict.status for verdict in shared_judge.judge([reused.sample("first")])] == ["ok"]
@@ -293,12 +295,13 @@ def test_no_connection_is_typed_and_names_host_and_port(
     }[case]
     scheme = "https" if case == "no TLS" else "http"
     options = {"workers": 1} if mode == "process" else {}
-    # Where the delays cannot be made short, the deadline ends the retries, and tells of the last one.
+    # A server that is down is waited for; the deadline ends that, and tells of the last attempt.
     with open_judge(mode, rc.Endpoint(f"{scheme}://{host}/v1", "judge"), deadline=4.0, **options) as judge:
         (verdict,) = judge.judge([rc.Sample("p", "r")])
-    if mode == "asyncio-child-process" and verdict.status == "timeout":
+    if kind == "ConnectionFailed":
+        assert verdict.status == "timeout", verdict
         assert "the last attempt: " in str(verdict.error)
     else:
-        assert verdict.status == "failed", verdict
-        assert str(verdict.error).startswith(kind)
+        assert verdict.status in ("failed", "timeout"), verdict
+        assert kind in str(verdict.error)
     assert host in str(verdict.error)

@@ -10,9 +10,8 @@ from concurrent.futures import CancelledError
 from rewardcore import AsyncioJudge, Endpoint, Judge, RewardcoreError, Sample, Unparsed, Verdict
 from rewardcore.http.drivers.loop import LoopDriver
 from rewardcore.http.drivers.sync import SyncDriver
-from rewardcore.http.limit import Limit
+from rewardcore.http.pace import Pace
 from rewardcore.http.request import RequestBuilder
-from rewardcore.http.retry import RetryBudget
 from rewardcore.judge import _open_judges
 from tests.simulation.invariants import Checked, check_end, check_instant
 from tests.simulation.stage import Stage
@@ -56,7 +55,7 @@ class History:
     def _engine(self, world: World, rubric: Rubric, limit: int) -> Checked:
         builder = RequestBuilder(ENDPOINT, rubric)
         engine = Checked(
-            builder, rubric, world.cache, Limit.fixed(limit), RetryBudget(trickle=2.0), uniform=world.dice.random
+            builder, rubric, world.cache, Pace(limit, uniform=world.dice.random), uniform=world.dice.random
         )
         engine.world = world
         return engine

@@ -139,10 +139,10 @@ def check_instant(engine: Checked, driver: LoopDriver) -> None:
     if any(call.deadline < now - _MOMENT for call in engine._open):
         raise Wrong("a call outlives its deadline, and nobody was told")
     waits = any(flight.seats for flight in engine._ready) or any(call.fresh for call in engine._calls)
-    if waits and now >= engine._quiet_until and engine.breaker.failure is None:
-        if in_flight < engine.limit.current:
+    if waits and engine.breaker.failure is None:
+        if engine.pace.wait(now, in_flight) == 0.0:
             raise Wrong("a sample waits though a place is free")
-        if engine._late and not engine._dying:
+        if in_flight >= engine.pace.window and engine._late and not engine._dying:
             raise Wrong("a sample waits for the place of a request that nobody wants")
 
 

@@ -198,7 +198,7 @@ class LoopDriver(Driver):
     def _in_thread(self, work: Callable[[], Any]) -> asyncio.Future[Any]:
         """As many threads as there may be requests: each may have to wait for another judge."""
         if self._aside is None:
-            self._aside = ThreadPoolExecutor(self.engine.limit.ceiling, thread_name_prefix="rewardcore-rubric")
+            self._aside = ThreadPoolExecutor(self.engine.pace.ceiling, thread_name_prefix="rewardcore-rubric")
         return self.loop.run_in_executor(self._aside, work)
 
     async def shut(self) -> None:

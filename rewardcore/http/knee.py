@@ -1,0 +1,85 @@
+"""Whether more at once still brings more, for an endpoint that answers late where another would refuse.
+
+Judged by cohorts, whole rounds of requests, and by seconds per token over all of a cohort: one long reply is not taken
+for load. Slow replies are only a suspicion. Then half the window is tried for a cohort: if as much comes back, it stays
+halved; if not, the window is as before, and next time twice of it is tried, which must bring a tenth more.
+"""
+
+from __future__ import annotations
+
+import math
+
+#: A cohort this many times slower than the quickest is suspected to be too large.
+_SLOW = 1.5
+_SMALLEST = 32
+_LONGEST_REST = 64
+#: What half as many must bring at least, and twice as many, in shares of what the present window brings.
+_AS_MUCH, _MORE = 0.95, 1.1
+#: Up to here a window may grow without proof that so many are not slow.
+_HARMLESS = 64
+
+
+class Knee:
+    def __init__(self) -> None:
+        self._is_slow = False
+        self._proven = 0
+        self._quickest = math.inf
+        self._trial: tuple[int, float] | None = None  # the window before it, and what that brought
+        self._tries_less = True
+        self._rest = self._resting = 1
+        self.begin(0, 0)
+
+    def begin(self, sent: int, window: int) -> None:
+        """A new cohort, of those that leave from now on."""
+        size = max(_SMALLEST, window // 2)
+        self._first, self._end = sent + 1, sent + 1 + size
+        self._left = size - size // 8  # who waits for the longest replies learns nothing for long
+        self._crowd = self._peak = 0
+        self._seconds, self._tokens = 0.0, 0
+
+    def allows(self, window: int) -> bool:
+        """Whether the window may grow: to twice what was seen to be quick."""
+        return not self._is_slow and window < max(_HARMLESS, 2 * self._proven)
+
+    def departed(self, number: int, in_flight: int) -> None:
+        if number < self._end:
+            self._crowd += in_flight
+            self._peak = max(self._peak, in_flight)
+
+    def landed(
+        self, number: int, seconds: float, tokens: int | None, in_flight: int, sent: int, window: int
+    ) -> int | None:
+        """The window to go on with; None to go on as it is."""
+        if not self._first <= number < self._end:
+            return None
+        self._seconds += seconds
+        self._tokens += tokens or 1
+        self._crowd += in_flight
+        self._left -= 1
+        if self._left:
+            return None
+        size = self._end - self._first
+        pace, crowd = self._seconds / self._tokens, self._crowd / (2 * size - size // 8)
+        self._quickest = min(1.01 * self._quickest, pace)
+        self._is_slow = pace > _SLOW * self._quickest
+        if not self._is_slow:
+            self._proven = max(self._proven, self._peak)
+        choice = self._decide(crowd / max(pace, 1e-9), window) if crowd >= 0.8 * window else None
+        self.begin(sent, choice or window)
+        return choice
+
+    def _decide(self, flow: float, window: int) -> int | None:
+        if self._trial is not None:
+            (before, reference), self._trial = self._trial, None
+            if flow < (_MORE if window > before else _AS_MUCH) * reference:
+                self._tries_less = not self._tries_less
+                self._rest = self._resting = min(_LONGEST_REST, 2 * self._resting)
+                return before
+            self._rest = self._resting = 1
+        if not self._is_slow:
+            return None
+        self._rest -= 1
+        if self._rest > 0:
+            return None
+        self._trial = window, flow
+        return max(1, window // 2) if self._tries_less else 2 * window

@@ -1,0 +1,345 @@
+"""How fast to ask: one policy for limits, retries and outages. Pure logic, told of every departure and outcome.
+
+**What is sensed.** A refusal (429, 503, or three other failures in a row among what left last); how many others were
+in the air when it came; how many requests were accepted since the last one; `Retry-After`; what an endpoint says is
+left of its quota; seconds per token, by whole cohorts (`knee.py`, for "auto" alone). Departures are numbered: what was
+sent before a cut says nothing about the time after it, and a reply to a later departure is what ends a silence.
+
+**What is decided.** `window`, how many may be in flight, and `rate`, how many may leave in a second; a first attempt
+and a retry are the same to both. A refusal cuts at once, to what is left in the air. What it meant is concluded when
+something gets through again:
+- Refused at the same number in flight each time, it is a cap: the window stays there, and one place more is tried now
+  and then, less and less often; as soon as that holds, more.
+- Refused at another number each time, it is a rate. Between two refusals an endpoint accepts just what it bears, so the
+  rate is what was accepted meanwhile; it is tried a little higher, and higher, until it is refused again.
+- Nothing got through at all for three cuts, or nothing is in the air: a storm, or an outage. The window is halved, then
+  one probe at a time goes out after growing pauses; when one gets through, all is as before, evenly spaced.
+Until it is known which, departures are evenly spaced, since in a bunch a rate looks like a cap.
+
+**What it does not do.** It does not count a sample's attempts (`retry.py` does), and knows no clock. Where the limit is
+fixed it takes no notice of an endpoint that answers late instead of refusing. It does not ask who else asks there.
+
+**What was tried** is in CONTRIBUTING.md, with figures. From AIMD is the doubling start, from TCP's recovery one cut
+for a whole flight of losses, from BBR the even spacing and the accepted rate as the measure, from Vegas and gradient
+limits of Netflix's concurrency-limits the suspicion, not the verdict, that slow means crowded.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+from collections import deque
+from collections.abc import Callable
+from typing import NamedTuple
+
+from ..reply import Quota
+from .knee import Knee
+
+AUTO_START = 8
+AUTO_CEILING = 1024
+#: Where nothing is known, places double each so many seconds, up to so many, until the first answer says more.
+_DOUBLING, _BLIND = 0.1, 512
+#: So many cuts, or other failures, in a row are no accident.
+_IN_A_ROW = 3
+#: Seconds: the first pause of an endpoint that has never answered, and the longest of all.
+FIRST_PAUSE, LONGEST_PAUSE = 0.25, 8.0
+#: So many accepted requests make a rate.
+_ENOUGH = 8
+#: Refused at the same number so often after the first time, it is a cap.
+_AGREED = 2
+#: Evenly spaced departures are this much quicker than the window asks for, so that the window stays full.
+_EVEN = 1.1
+#: Below so many places an empty window is not filled in one go.
+_FEW = 16
+_MEMORY, _HEALTH_MEMORY, HEALTHY = 1 / 32, 1 / 8, 0.9
+#: While requests fail, this share of them may be retries.
+_RETRIES = 0.1
+_TICK, _LATE = 1e-9, 0.005
+
+
+class Learnt(NamedTuple):
+    """What one judge leaves to the next."""
+
+    window: int
+    rate: float
+    latency: float
+
+
+class Cut(NamedTuple):
+    """A refusal that changed the pace: its departure, the others in the air, and what was allowed until then."""
+
+    number: int
+    others: int
+    window: int
+    rate: float
+
+
+class Pace:
+    """`window` and `rate` are what is allowed now, `latency` a mean, `good_at` when something last got through."""
+
+    def __init__(
+        self,
+        ceiling: int,
+        *,
+        finds: bool = False,
+        learnt: Learnt | None = None,
+        uniform: Callable[[], float] = random.random,
+    ) -> None:
+        self.ceiling = ceiling
+        self.window = min(AUTO_START, ceiling) if finds else ceiling
+        self.rate = math.inf
+        self.latency = 0.0
+        self.health = 1.0
+        self.good_at = -math.inf
+        self.sent = 0
+        self._uniform = uniform
+        self._heard = 0
+        self._next = -math.inf  # when the next may leave
+        self._next_place = -math.inf  # when the next place comes, before anybody has answered
+        self._is_blind = finds
+        self._knee = Knee() if finds else None
+        # Growth: below `_target` a place for each reply; above it `_step` of the window, after `_caution` replies.
+        self._target = ceiling
+        self._step = 0.0
+        self._progress = 0
+        self._caution = 1
+        # Cuts: the last one, and those that nothing got through after.
+        self._cut_after = 0
+        self._cut_at = 0.0
+        self._refused = 0
+        self._silence: deque[Cut] = deque()
+        self._bound: int | None = None
+        self._agreed = 0
+        self._is_even = self._is_filling = False
+        self.is_dry = False  # nothing is in the air, and the last that was did not get through
+        self._last_good = 0
+        self._failed_in_a_row = 0
+        self._sent_in_trouble = self._retried_in_trouble = 0
+        if learnt is not None:
+            self._is_blind = False
+            self.latency, self._heard = learnt.latency, 1
+            self.window = self._target = max(1, min(learnt.window, ceiling))
+            self.rate, self._step = learnt.rate, 1 / 64 if learnt.rate < math.inf else 0.0
+
+    @property
+    def learnt(self) -> Learnt | None:
+        """None before anything was heard."""
+        window, rate = (self._silence[0].window, self._silence[0].rate) if self._silence else (self.window, self.rate)
+        return Learnt(window, rate, self.latency) if self._heard else None
+
+    @property
+    def may_retry(self) -> bool:
+        """Whether a retry may go before a first attempt: always, but while requests fail, where it is one in ten."""
+        return self.health >= HEALTHY or self._retried_in_trouble < _RETRIES * self._sent_in_trouble
+
+    def wait(self, now: float, in_flight: int) -> float:
+        """Seconds until another may leave; infinity for not before one lands."""
+        if in_flight >= self.window:
+            return self._next_place_in(now) if self._is_blind else math.inf
+        return self._next - now if self._next > now + _TICK else 0.0
+
+    def departed(self, now: float, in_flight: int, again: bool = False) -> int:
+        """A request goes out, for the first time or `again`; its number."""
+        self.sent += 1
+        if self.health < HEALTHY:
+            self._sent_in_trouble += 1
+            self._retried_in_trouble += again
+        else:
+            self._sent_in_trouble = self._retried_in_trouble = 0
+        if self._knee is not None:
+            self._knee.departed(self.sent, in_flight)
+        if in_flight >= self.window:
+            self._is_filling = False
+        elif in_flight <= 1:
+            self._is_filling = self._bound is None or self._bound >= _FEW
+        if self.rate < math.inf or (self._is_even and not self._is_filling):
+            spacing = 1 / self.rate if self.rate < math.inf else self.latency / (_EVEN * self.window)
+            late = now - self._next  # a timer's delay is made up for
+            self._next = now + spacing - (late if 0.0 < late < min(spacing, _LATE) else 0.0)
+        return self.sent
+
+    def answered(
+        self,
+        number: int,
+        now: float,
+        others: int,
+        seconds: float | None = None,
+        tokens: int | None = None,
+        quota: Quota | None = None,
+    ) -> None:
+        """The endpoint answered; `seconds` and `tokens` tell of a whole reply, and `others` are in the air."""
+        self._is_blind = False
+        self.health += _HEALTH_MEMORY * (1.0 - self.health)
+        self.good_at = now
+        if number > self._last_good:
+            self._last_good, self._failed_in_a_row = number, 0
+        if self._silence and number > self._silence[0].number:
+            self._hear(number, now)
+        if seconds is None:
+            return
+        self._heard += 1
+        self.latency += max(_MEMORY, 1 / self._heard) * (seconds - self.latency)
+        if quota is not None and quota.left < self.window:
+            self._keep_to(min(self.rate, max(quota.rate, 1 / LONGEST_PAUSE)))
+        choice = None
+        if self._knee is not None and self.rate == math.inf:
+            choice = self._knee.landed(number, seconds, tokens, others + 1, self.sent, self.window)
+        if choice is not None:
+            self.window = self._target = min(choice, self.ceiling)
+        elif number > self._cut_after:
+            self._quicken() if self.rate < math.inf else self._widen(number)
+
+    def failed(self, number: int, now: float, others: int, pressed: bool) -> None:
+        """An attempt failed, but not for want of room: it may be the sample's fault, or nothing gets through."""
+        if number > self._last_good:
+            self._failed_in_a_row += 1
+            if self._failed_in_a_row >= _IN_A_ROW:
+                return self.refused(number, now, others, pressed)
+        self.health -= _HEALTH_MEMORY * self.health
+
+    def refused(self, number: int, now: float, others: int, pressed: bool, retry_after: float | None = None) -> None:
+        """The endpoint had no room; `pressed` says that more samples wait, so that `others` are what it bears."""
+        self._is_blind = False
+        self.health -= _HEALTH_MEMORY * self.health
+        self._refused += 1
+        if self._knee is not None:
+            self._knee.begin(self.sent, self.window)
+        is_new = number > self._cut_after  # else it is one more of the burst that was cut already
+        if is_new:
+            self._silence.append(Cut(number, others, self.window, self.rate))
+        if not others:
+            self._pause(now, retry_after)
+        elif self.rate < math.inf:
+            if is_new:
+                self._slow_down(now)
+        elif pressed:
+            self._narrow(others, is_new)
+        if is_new:
+            self._progress = 0
+            self._cut_after, self._cut_at, self._refused = self.sent, now, 0
+
+    # What a refusal does at once.
+
+    def _narrow(self, others: int, is_new: bool) -> None:
+        if not is_new:
+            self.window = max(1, self.window - 1)
+            if self._silence:
+                self._silence[-1] = self._silence[-1]._replace(others=self.window)
+        elif len(self._silence) >= _IN_A_ROW:
+            self.window = max(1, others // 2)
+        else:
+            self.window = min(self.window, others)
+        self._target = self.window if len(self._silence) < _IN_A_ROW else self._silence[0].window
+        self._step = 0.0
+        self._is_even, self._is_filling = self._agreed < _AGREED, False
+
+    def _slow_down(self, now: float) -> None:
+        accepted = self._accepted(now)
+        factor = max(0.85, min(0.98, 0.98 * accepted / self.rate)) if accepted else 0.6
+        self._keep_to(max(1 / LONGEST_PAUSE, factor * self.rate))
+        self._next = max(self._next, now + 1 / self.rate)
+
+    def _pause(self, now: float, retry_after: float | None) -> None:
+        """One at a time from here on, after a pause: a growing one, or as long as what was accepted says."""
+        self.is_dry = True
+        accepted = self._accepted(now) if not self._silence or self._silence[0].window <= 2 else 0.0
+        present = min(self.rate, 1 / max(1e-3, self.latency if accepted else self.latency / 4 or FIRST_PAUSE))
+        self.rate, self._step = max(1 / LONGEST_PAUSE, present / 2, min(present, 0.98 * accepted)), 1.0
+        if accepted:
+            self._step = 1 / 64
+        self.window = self._target = 1
+        pause = (0.5 + self._uniform()) / self.rate
+        self._next = now + (pause if retry_after is None else retry_after + 0.1 * pause)
+
+    def _keep_to(self, rate: float) -> None:
+        """The rate rules from here on, and the window does not."""
+        self.rate, self.window, self._step = rate, self.ceiling, 1 / 64
+
+    def _accepted(self, now: float) -> float:
+        """Requests a second that were accepted since the last cut; 0.0 where they are too few to tell."""
+        accepted, elapsed = self.sent - self._cut_after - self._refused, now - self._cut_at
+        return accepted / elapsed if accepted >= _ENOUGH and elapsed > 0.0 else 0.0
+
+    # What is concluded when something gets through again.
+
+    def _hear(self, number: int, now: float) -> None:
+        """Of the cuts before this departure, none can be a silence any more; those after it may."""
+        first, cuts = self._silence[0], 0
+        while self._silence and self._silence[0].number < number:
+            self._silence.popleft()
+            cuts += 1
+        if not self._silence and (cuts >= _IN_A_ROW or (self.is_dry and first.window > 2)):
+            self._restore(first, now)
+        elif first.others:
+            self._conclude(first)
+        self.is_dry = self.is_dry and bool(self._silence)
+
+    def _restore(self, first: Cut, now: float) -> None:
+        """A storm is over: what was borne before it is borne again, evenly spaced."""
+        self.window = self._target = first.window
+        self.rate, self._step = first.rate, 0.0
+        if first.rate < math.inf:
+            self._keep_to(0.7 * first.rate)
+        self._is_even = True
+        self._bound = None
+        self._progress = 0
+        self._next = now
+
+    def _conclude(self, cut: Cut) -> None:
+        """Some got through and some did not: a cap, if it was at the same number in flight as the last time."""
+        bound, self._bound = self._bound, cut.others
+        if bound is None or abs(cut.others - bound) <= max(1, bound // 32):
+            self._agreed += bound is not None
+            self._caution = min(max(128, 2 * cut.others), 2 * self._caution)
+            if self.rate < math.inf and self._agreed >= _AGREED:
+                self.rate, self.window, self._target, self._step = math.inf, cut.others, cut.others, 0.0
+            self._is_even = self._agreed < _AGREED
+            return
+        if self.rate == math.inf and self._agreed < 2 * _AGREED:
+            self._keep_to(0.85 * cut.window / max(self.latency, 1e-3))
+        else:  # it was a cap for long: it has moved
+            self._is_even = True
+        self._agreed, self._caution = 0, 1
+
+    # What success brings.
+
+    def _next_place_in(self, now: float) -> float:
+        end = min(_BLIND, self.ceiling)
+        if self._next_place == -math.inf:
+            self._next_place = now + _DOUBLING * math.log2(1 + 1 / self.window)
+        if self._next_place <= now + _TICK and self.window < end:
+            while self._next_place <= now + _TICK and self.window < end:
+                self.window += 1
+                self._next_place += _DOUBLING * math.log2(1 + 1 / self.window)
+            return 0.0
+        return self._next_place - now if self.window < end else math.inf
+
+    def _widen(self, number: int) -> None:
+        # A place more is earned only where the present ones are used: by what was sent since this one left.
+        if self.window >= self.ceiling or 2 * (self.sent - number + 1) < self.window:
+            return
+        if self._knee is not None and not self._knee.allows(self.window):
+            return
+        if self.window < self._target:
+            self.window += 1
+            return
+        self._progress += 1
+        if self._progress >= max(self._caution, self.window):
+            self._progress = 0
+            self.window = self._target = min(self.ceiling, self.window + max(1, int(self._step * self.window)))
+            if self._step:
+                self._is_even, self._caution = True, 1
+            self._step = min(1.0, 2 * self._step or 0.25)
+
+    def _quicken(self) -> None:
+        self._progress += 1
+        if self._progress < (max(_ENOUGH, self.rate * self.latency / 2) if self._step < 1.0 else 1):
+            return
+        self._progress = 0
+        self.rate *= 1 + self._step
+        if self._step < 1.0:
+            self._step = min(0.25, 2 * self._step)
+        if self.rate * self.latency > 1.5 * self.ceiling:
+            self.rate = math.inf
+        if self.rate * self.latency > 1.0:
+            self.window = self.ceiling
