@@ -10,7 +10,6 @@ from __future__ import annotations
 import contextlib
 import encodings.idna  # noqa: F401  # it would come with the first request, when a fork may come in between
 import io
-import math
 import socket
 import ssl
 import weakref
@@ -24,7 +23,7 @@ from yarl import URL
 from ...failures import BrokenReply, ConnectionFailed, Disconnected, Failure, TlsFailed
 from ...reply import Reply
 from ..endpoint import Endpoint
-from ..reading import MAX_BODY_BYTES, Body, ReplyReader
+from ..reading import Body, ReplyReader
 from . import CONNECT_SECONDS
 
 #: From here on aiohttp wants to send a body piece by piece.
@@ -69,13 +68,13 @@ class AiohttpTransport:
         try:
             data = aiohttp.BytesPayload(body) if len(body) < _LARGE else io.BytesIO(body)  # the first needs no search
             response = await self._session.post(self._url, data=data, allow_redirects=False)
-            headers = response.headers
+            headers, stream = response.headers, response.content
             try:
-                if (response.content_length or math.inf) <= MAX_BODY_BYTES and hdrs.CONTENT_ENCODING not in headers:
-                    content = await response.read()
+                if stream.is_eof() and hdrs.CONTENT_ENCODING not in headers:
+                    content = stream.read_nowait()  # it came with its headers, so it is far smaller than the cap
                 else:
                     gathered = Body(headers.get(hdrs.CONTENT_ENCODING, ""))
-                    async for chunk in response.content.iter_any():
+                    async for chunk in stream.iter_any():
                         gathered.feed(chunk)
                     content = gathered.finish()
             except BaseException:
