@@ -31,7 +31,7 @@ def last_tag(text: str, tag: str) -> str:
     """The inside of the last `<tag>…</tag>`; a tag that is opened after it and never closed is no answer."""
     opening, closing = f"<{tag}>", f"</{tag}>"
     if text.count("<") == 2:  # nearly every reply: one tag and nothing else
-        start, end = text.find(opening), text.find(closing)
+        start, end = text.rfind(opening), text.rfind(closing)  # near the end, as it was asked for
         if 0 <= start < end:
             return text[start + len(opening) : end]
     visible, lowered = text, _lowered(text)

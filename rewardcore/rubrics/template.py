@@ -36,8 +36,8 @@ class TemplateRubric:
     scale: tuple[float, float] | None = (1.0, 10.0)
     system: str = ""
     independent: bool = False
-    _format: str = field(init=False, repr=False, compare=False)
-    _pick: Callable[[tuple[str, ...]], str | tuple[str, ...]] = field(init=False, repr=False, compare=False)
+    _literals: list[str] = field(init=False, repr=False, compare=False)
+    _pick: Callable[[tuple[str, ...]], tuple[str, ...]] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         if not re.fullmatch(r"[A-Za-z][A-Za-z0-9_-]*", self.tag):
@@ -49,21 +49,22 @@ class TemplateRubric:
         object.__setattr__(self, "tag", self.tag.lower())
         # Literal text and field names alternate: even places are literal, odd places are fields.
         parts = _FIELD.split(self.template)
-        literals, names = (part.replace("%", "%%") for part in parts[::2]), parts[1::2]
-        object.__setattr__(self, "_format", "%s".join(literals))
-        object.__setattr__(self, "_pick", itemgetter(*map(_FIELDS.index, names)))  # one text, or a tuple of several
+        places = (_FIELDS.index(part) if place % 2 else len(_FIELDS) + place // 2 for place, part in enumerate(parts))
+        object.__setattr__(self, "_literals", parts[::2])
+        object.__setattr__(self, "_pick", itemgetter(*places))  # out of the fields, followed by the literals
 
     def messages(self, sample: Sample) -> list[Message]:
         truth = sample.ground_truth
         shown = (sample.prompt, sample.response, "" if truth is None else truth, sample.data_source)
         token = hashlib.sha256("\0".join(shown).encode()).hexdigest()[:16]
-        user: Message = {"role": "user", "content": self._format % self._pick((*shown, token))}
+        user: Message = {"role": "user", "content": "".join(self._pick((*shown, token, *self._literals)))}
         return [{"role": "system", "content": self.system}, user] if self.system else [user]
 
     def parse(self, text: str) -> float:
         if self.scale is None:
             return parse_truth(text, self.tag)
-        return parse_scale(text, self.tag, *self.scale)
+        low, high = self.scale
+        return parse_scale(text, self.tag, low, high)
 
 
 def load(path: str | PathLike[str]) -> TemplateRubric:

@@ -231,7 +231,7 @@ def test_any_document_is_a_reply_or_a_failure_and_nothing_else(top, inside, mess
                 assert isinstance(read(orjson.dumps(document), status).text, str)
 
 
-@pytest.mark.parametrize("depth", [100, 900, 1000, 1020])
+@pytest.mark.parametrize("depth", [100, 300, 900, 1000, 1020])
 @pytest.mark.parametrize(
     "where", ['{"error": %s}', '{"choices":[{"message":{"refusal":%s}}]}', '{"content":1,"x":{"content":%s}}']
 )
