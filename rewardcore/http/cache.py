@@ -8,15 +8,17 @@ connection crosses a fork: SQLite's locks would not.
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
-import queue
 import sqlite3
 import threading
 import time
 import weakref
 from collections import OrderedDict
-from collections.abc import Iterator
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import Protocol
 
@@ -40,9 +42,9 @@ BUSY_SECONDS = 30.0
 _TRY_SECONDS = 0.2
 #: How long the writer gathers rows before it commits them: what a SIGKILL can lose, besides what is in flight.
 _GATHER_SECONDS = 0.02
-_BATCH = 500
 
-Row = tuple[bytes, str, str | None, float, bytes]
+#: A reply, its usage as JSON, when it was stored, and what went into its key.
+Row = tuple[Reply, str | None, float, bytes]
 
 
 class Cache(Protocol):
@@ -98,14 +100,14 @@ class SqliteCache:
         _open_caches.add(self)
 
     def _begin(self) -> None:
-        self._unwritten: dict[bytes, Reply] = {}
-        self._rows: queue.SimpleQueue[Row | None] = queue.SimpleQueue()
-        self._writer: threading.Thread | None = None
+        self._unwritten: dict[bytes, Row] = {}
+        self._writer = _new_writer()
+        self._gathering = False
 
     def get(self, key: bytes) -> Reply | None:
-        reply = self._unwritten.get(key)  # first: a row leaves it only once it is in the file
-        if reply is not None or self._broken is not None:
-            return reply
+        row = self._unwritten.get(key)  # first: a row leaves it only once it is in the file
+        if row is not None or self._broken is not None:
+            return row[0] if row is not None else None
         try:
             with self._reading:
                 self._reader = self._reader or _connect(self.path)
@@ -118,24 +120,21 @@ class SqliteCache:
     def put(self, key: bytes, reply: Reply, material: bytes) -> None:
         if self._broken is not None:
             return
-        with self._reading:  # judges in several threads may share a cache, and their first rows one writer
-            if self._writer is None:
-                self._writer = threading.Thread(
-                    target=self._write, args=(self._rows,), name="rewardcore-cache", daemon=True
-                )
-                self._writer.start()
-            usage = orjson.dumps(reply.usage).decode() if reply.usage else None
-            self._unwritten[key] = reply
-            self._rows.put((key, reply.text, usage, time.time(), material))
+        usage = orjson.dumps(reply.usage).decode() if reply.usage else None
+        with self._reading:  # judges in several threads may share a cache, and their rows one commit
+            self._unwritten[key] = (reply, usage, time.time(), material)
+            if not self._gathering:
+                with contextlib.suppress(RuntimeError):  # the interpreter exits: no thread begins, and close() writes
+                    self._writer.submit(self._write, _GATHER_SECONDS)
+                    self._gathering = True
 
     def flush(self) -> None:
         """Every row is on disk, or a warning says how many are not."""
         with self._reading:
-            writer, self._writer = self._writer, None
-            rows, self._rows = self._rows, queue.SimpleQueue()
-        if writer is not None:
-            rows.put(None)
-            writer.join()
+            writer, self._writer = self._writer, _new_writer()
+            self._gathering = False
+        writer.shutdown()
+        self._write()
 
     def close(self) -> None:
         self.flush()
@@ -150,43 +149,38 @@ class SqliteCache:
                     connection.close()
             self._reader = self._write_connection = None
 
-    def _write(self, rows: queue.SimpleQueue[Row | None]) -> None:
-        for batch in _batches(rows):
-            try:
-                if self._broken is None:
-                    self._commit(batch)
-            except (sqlite3.Error, OSError, ValueError) as error:
-                self._step_aside(error)
-            for row in batch:
-                self._unwritten.pop(row[0], None)
+    def _write(self, gather_seconds: float = 0.0) -> None:
+        time.sleep(gather_seconds)
+        with self._reading:
+            rows, self._gathering = self._unwritten.copy(), False
+        try:
+            if rows and self._broken is None:
+                _insist(partial(self._commit, rows))
+        except (sqlite3.Error, OSError, ValueError) as error:
+            self._step_aside(error)
+        with self._reading:
+            for key, row in rows.items():
+                if self._unwritten.get(key) is row:  # no later one has taken its place
+                    del self._unwritten[key]
 
-    def _commit(self, batch: list[Row]) -> None:
-        give_up = time.monotonic() + BUSY_SECONDS
-        while True:
-            try:
-                with self._writing:
-                    connection = self._write_connection = self._write_connection or _connect(self.path)
-                    with connection:  # commits, or rolls back: a lock left behind would stop every other process
-                        connection.execute("BEGIN IMMEDIATE")
-                        replies = [(key, text, usage, stored_at) for key, text, usage, stored_at, _ in batch]
-                        connection.executemany("INSERT OR REPLACE INTO replies VALUES (?, ?, ?, ?)", replies)
-                        materials = [(key, material) for key, *_, material in batch]
-                        connection.executemany("INSERT OR REPLACE INTO materials VALUES (?, ?)", materials)
-                return
-            except sqlite3.OperationalError as error:
-                if not _is_busy(error) or time.monotonic() > give_up:
-                    raise
+    def _commit(self, rows: dict[bytes, Row]) -> None:
+        with self._writing:
+            connection = self._write_connection = self._write_connection or _connect(self.path)
+            with connection:  # commits, or rolls back: a lock left behind would stop every other process
+                connection.execute("BEGIN IMMEDIATE")
+                replies = [(key, reply.text, usage, stored_at) for key, (reply, usage, stored_at, _) in rows.items()]
+                connection.executemany("INSERT OR REPLACE INTO replies VALUES (?, ?, ?, ?)", replies)
+                materials = [(key, material) for key, (*_, material) in rows.items()]
+                connection.executemany("INSERT OR REPLACE INTO materials VALUES (?, ?)", materials)
 
     def _step_aside(self, error: Exception) -> None:
         with self._reading:  # the reader and the writer may notice at the same moment
-            first = self._broken is None
-            self._broken = self._broken or error
-        if first:
-            lost = len(self._unwritten)
-            log.warning(
-                "cache %s: %s; judging goes on without it: %d replies are not on disk, and new ones are not kept",
-                self.path, error, lost,
-            )  # fmt: skip
+            if self._broken is None:
+                self._broken = error
+                log.warning(
+                    "cache %s: %s; judging goes on without it: %d replies are not on disk, and new ones are not kept",
+                    self.path, error, len(self._unwritten),
+                )  # fmt: skip
 
     def rows(self, key_prefix: str = "", newest: int = 20) -> list[tuple[str, str, bytes, float]]:
         """(key, text, material, stored_at) of the newest replies whose key begins so; for people, not for judges."""
@@ -200,27 +194,23 @@ class SqliteCache:
 
 
 _open_caches: weakref.WeakSet[SqliteCache] = weakref.WeakSet()
-_held: list[SqliteCache] = []
+_held = contextlib.ExitStack()
 
 
 def _hold_caches() -> None:
     """Before a fork: nobody is at work on a file, and no connection to it is open."""
-    _held.extend(_open_caches)
-    for cache in _held:
-        cache._reading.acquire()
-        cache._writing.acquire()
+    for cache in list(_open_caches):
+        _held.enter_context(cache._reading)
+        _held.enter_context(cache._writing)
         cache._let_go()
 
 
 def _release_caches() -> None:
-    for cache in _held:
-        cache._writing.release()
-        cache._reading.release()
-    _held.clear()
+    _held.pop_all().close()  # all at once: another thread that forks may hold them next
 
 
 def _release_caches_in_child() -> None:
-    for cache in _held:
+    for cache in list(_open_caches):
         cache._begin()  # the rows that were waiting are the parent's to write
     _release_caches()
 
@@ -229,24 +219,14 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(before=_hold_caches, after_in_parent=_release_caches, after_in_child=_release_caches_in_child)
 
 
-def _batches(rows: queue.SimpleQueue[Row | None]) -> Iterator[list[Row]]:
-    """Rows in batches until the None that `flush` puts last."""
-    open_ended = True
-    while open_ended:
-        gathered = [rows.get()]
-        if rows.empty():
-            time.sleep(_GATHER_SECONDS)
-        while len(gathered) < _BATCH and not rows.empty():
-            gathered.append(rows.get())
-        batch = [row for row in gathered if row is not None]
-        open_ended = len(batch) == len(gathered)
-        yield batch
+def _new_writer() -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(max_workers=1, thread_name_prefix="rewardcore-cache")  # which begins with its first row
 
 
 def _connect(path: Path, *, prove: bool = False) -> sqlite3.Connection:
     connection = sqlite3.connect(path, timeout=_TRY_SECONDS, isolation_level=None, check_same_thread=False)
     try:
-        _prepare(connection, prove)
+        _insist(partial(_prepare, connection, prove))
     except BaseException:
         connection.close()
         raise
@@ -254,31 +234,30 @@ def _connect(path: Path, *, prove: bool = False) -> sqlite3.Connection:
 
 
 def _prepare(connection: sqlite3.Connection, prove: bool) -> None:
-    # Turning a new file to WAL ignores the busy time-out, so processes that open it together must take turns.
+    prove |= _check(connection)  # before anything is changed: the file may be another program's
+    connection.execute("PRAGMA journal_mode = WAL")
+    connection.execute("PRAGMA synchronous = NORMAL")
+    if prove:  # that it can be written
+        with connection:
+            connection.execute("BEGIN IMMEDIATE")
+            if _check(connection):
+                for table in _SCHEMA:
+                    connection.execute(table)
+                connection.execute(f"PRAGMA application_id = {_APPLICATION_ID}")
+                connection.execute(f"PRAGMA user_version = {_VERSION}")
+
+
+def _insist(work: Callable[[], None]) -> None:
+    """Processes take turns: turning a new file to WAL ignores SQLite's own time-out, and in it a fork would wait."""
     give_up = time.monotonic() + BUSY_SECONDS
     while True:
         try:
-            prove |= _check(connection)  # before anything is changed: the file may be another program's
-            connection.execute("PRAGMA journal_mode = WAL")
-            connection.execute("PRAGMA synchronous = NORMAL")
-            if prove:  # that it can be written
-                connection.execute("BEGIN IMMEDIATE")
-                if _check(connection):
-                    for table in _SCHEMA:
-                        connection.execute(table)
-                    connection.execute(f"PRAGMA application_id = {_APPLICATION_ID}")
-                    connection.execute(f"PRAGMA user_version = {_VERSION}")
-                connection.execute("COMMIT")
-            return
+            return work()
         except sqlite3.OperationalError as error:
-            if not _is_busy(error) or time.monotonic() > give_up:
+            is_busy = "locked" in str(error) or "busy" in str(error)
+            if not is_busy or time.monotonic() > give_up:
                 raise
-            connection.rollback()
             time.sleep(0.02)
-
-
-def _is_busy(error: sqlite3.OperationalError) -> bool:
-    return "locked" in str(error) or "busy" in str(error)
 
 
 def _check(connection: sqlite3.Connection) -> bool:

@@ -29,6 +29,10 @@ def put(cache, name, text=None):
     cache.put(key_of(name), Reply(str(name) if text is None else text, {"total_tokens": 3}), b'{"name":"%a"}' % name)
 
 
+def writers():
+    return sum(thread.name.startswith("rewardcore-cache") for thread in threading.enumerate())
+
+
 @pytest.fixture
 def path(tmp_path):
     return tmp_path / "judge.sqlite"
@@ -158,7 +162,7 @@ def test_a_closed_cache_keeps_nothing_starts_nothing_and_stays_quiet(path, warni
     put(cache, "b")
     assert cache.get(key_of("a")) is None
     assert cache.get(key_of("b")) is None
-    assert not [thread for thread in threading.enumerate() if thread.name == "rewardcore-cache"]
+    assert writers() == 0
     assert not warnings.messages
 
 
@@ -175,7 +179,7 @@ def test_threads_that_share_a_cache_share_its_one_writer(path):
         thread.start()
     for thread in threads:
         thread.join()
-    assert [thread.name for thread in threading.enumerate()].count("rewardcore-cache") == 1
+    assert writers() == 1
     cache.close()
     cache = SqliteCache(path)
     assert len(cache.rows(newest=1000)) == 800
@@ -435,8 +439,7 @@ def test_a_writer_that_breaks_warns_once_and_the_reader_goes_on(path, warnings):
     drop_the_table(path)
     for number in range(100):
         put(cache, number)
-    cache._rows.put(None)
-    cache._writer.join()
+    cache.flush()
     assert cache.get(key_of(1)) is None
     put(cache, "later")
     cache.close()
