@@ -40,12 +40,7 @@ class _Exchange:
         return httpx.Request("POST", self._url, headers=self._headers, content=body, extensions={"timeout": time})
 
     def gatherer(self, response: httpx.Response) -> Body:
-        """A body to fill from the raw stream; a mocked response comes read and decoded."""
-        if not response.is_stream_consumed:
-            return Body(response.headers.get("content-encoding", ""))
-        body = Body()
-        body.feed(response.content)
-        return body
+        return Body(response.headers.get("content-encoding", ""))
 
     def read(self, response: httpx.Response, gathered: Body) -> Reply:
         return self._reader.read(response.status_code, response.headers, gathered.finish())
@@ -84,9 +79,8 @@ class AsyncHttpx:
             response = await self._client.send(self._exchange.request(body), stream=True)
             try:
                 gathered = self._exchange.gatherer(response)
-                if not response.is_stream_consumed:
-                    async for chunk in response.stream:  # type: ignore[union-attr]
-                        gathered.feed(chunk)
+                async for chunk in response.stream:  # type: ignore[union-attr]
+                    gathered.feed(chunk)
                 return self._exchange.read(response, gathered)
             finally:
                 await response.aclose()
@@ -110,9 +104,8 @@ class BlockingHttpx:
             response = self._client.send(self._exchange.request(body), stream=True)
             try:
                 gathered = self._exchange.gatherer(response)
-                if not response.is_stream_consumed:
-                    for chunk in response.stream:  # type: ignore[union-attr]
-                        gathered.feed(chunk)
+                for chunk in response.stream:  # type: ignore[union-attr]
+                    gathered.feed(chunk)
                 return self._exchange.read(response, gathered)
             finally:
                 response.close()
