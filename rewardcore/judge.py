@@ -115,12 +115,21 @@ class AsyncioJudge(Judge):
 
         Samples are taken a few rounds ahead of the consumer; each has the whole deadline from when it was taken.
         """
-        driver, mailbox = self._here(), _Mailbox()
+        driver, loop, arrived = self._here(), asyncio.get_running_loop(), asyncio.Event()
         chunk_size = self._chunk_size
         window = 4 * chunk_size
         source, run = _numbered(samples), Run()
         calls: deque[Call] = deque()
+        verdicts: deque[tuple[int, Verdict]] = deque()
         outstanding, exhausted = 0, False
+
+        def tell(index: int, verdict: Verdict) -> None:
+            """In the judge's one thread; one wake-up of the consumer for however many verdicts have gathered."""
+            verdicts.append((index, verdict))
+            if len(verdicts) == 1:
+                with contextlib.suppress(RuntimeError):  # the consumer's loop is closed: nobody reads on
+                    loop.call_soon_threadsafe(arrived.set)
+
         try:
             while True:
                 while not exhausted and outstanding <= window - chunk_size:
@@ -128,44 +137,22 @@ class AsyncioJudge(Judge):
                     exhausted = len(chunk) < chunk_size
                     if chunk:
                         outstanding += len(chunk)
-                        call = Call(chunk, self._deadline(), mailbox.put, nobody, run)
+                        call = Call(chunk, self._deadline(), tell, nobody, run)
                         calls.append(call)
                         self._here().begin(call)
                 if not outstanding:
                     return
-                for index, verdict in await mailbox.take():
+                while not verdicts:
+                    arrived.clear()
+                    await arrived.wait()
+                for _ in range(len(verdicts)):
                     outstanding -= 1
-                    yield index, verdict
+                    yield verdicts.popleft()
                 while calls and not calls[0].waiting:
                     calls.popleft()
         finally:
             for call in calls:
                 driver.abandon(call)
-
-
-class _Mailbox:
-    """Verdicts from the judge's thread to the consumer's loop; one wake-up for however many have gathered."""
-
-    def __init__(self) -> None:
-        self._loop = asyncio.get_running_loop()
-        self._event = asyncio.Event()
-        self._lock = threading.Lock()
-        self._verdicts: list[tuple[int, Verdict]] = []
-
-    def put(self, index: int, verdict: Verdict) -> None:
-        with self._lock:
-            self._verdicts.append((index, verdict))
-            first = len(self._verdicts) == 1
-        if first:
-            with contextlib.suppress(RuntimeError):  # the consumer's loop is closed: nobody reads on
-                self._loop.call_soon_threadsafe(self._event.set)
-
-    async def take(self) -> list[tuple[int, Verdict]]:
-        await self._event.wait()
-        self._event.clear()
-        with self._lock:
-            verdicts, self._verdicts = self._verdicts, []
-        return verdicts
 
 
 def _numbered(samples: Iterable[Sample]) -> Iterator[tuple[int, Sample]]:
