@@ -1,8 +1,8 @@
 """Child processes: how they are started, what may travel to them, and how they end.
 
 A child is spawned, never forked; it ignores Ctrl-C, which is its parent's to handle, and ends when its pipe does, so no
-child outlives its parent. What a child does is said by the driver or the transport that starts it. Before it does
-anything it says READY, or why it cannot.
+child outlives its parent. What a child does is said by the driver or the transport that starts it. Before it takes
+anything on it says READY, or why it cannot.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ from typing import Any
 from ..failures import ConfigurationError
 
 _PATIENCE_SECONDS = 5.0
-#: The first message of a child that can work; any other is the reason why it cannot.
-_READY = b"ready"
+#: What a child says when it can work, and before the reason why it cannot.
+_READY, _CANNOT_START = b"ready", b"cannot start: "
 #: The head of a message: its length, as multiprocessing's Connection writes it at the other end.
 _HEAD = struct.Struct("!i")
 
@@ -178,12 +178,12 @@ class Child(asyncio.Protocol, ABC):
                 return
             message = bytes(self._received[_HEAD.size : end])
             del self._received[:end]
-            if self.ready.done():
-                self.received(message)
-            elif message == _READY:
+            if message == _READY:
                 self.ready.set_result(None)
+            elif message.startswith(_CANNOT_START):
+                self.give_up(f"a child process could not start: {message.removeprefix(_CANNOT_START).decode()}")
             else:
-                self.give_up(f"a child process could not start: {message.decode()}")
+                self.received(message)
 
     def connection_lost(self, error: Exception | None) -> None:
         while_it = "" if self.ready.done() else " while it started"
@@ -198,7 +198,7 @@ def _run(connection: Connection, packed: bytes) -> None:
             main, arguments = pickle.loads(packed)
             work = main(connection, *arguments)
         except BaseException as error:
-            connection.send_bytes(f"{type(error).__name__}: {error}".encode())
+            connection.send_bytes(_CANNOT_START + f"{type(error).__name__}: {error}".encode())
             return
         connection.send_bytes(_READY)
         work()

@@ -213,8 +213,7 @@ def _judge_here(connection: Connection, open_driver: Callable[[], LoopDriver]) -
                     driver.engine.stats.latencies.popleft()
             connection.send_bytes(_pack(*message))
 
-    forward = _Forward()
-    log.addHandler(forward)
+    log.addHandler(_Forward(send))
     log.setLevel(logging.DEBUG)  # what is shown is for the parent to say
     driver = open_driver()
     calls: dict[int, Call] = {}
@@ -255,7 +254,6 @@ def _judge_here(connection: Connection, open_driver: Callable[[], LoopDriver]) -
             driver.begin(call)
 
     def work() -> None:
-        forward.connect(send)
         try:
             while True:
                 kind, *content = pickle.loads(connection.recv_bytes())
@@ -277,17 +275,11 @@ def _judge_here(connection: Connection, open_driver: Callable[[], LoopDriver]) -
 
 
 class _Forward(logging.Handler):
-    """The child's log lines are the parent's to show; the first ones wait until it listens."""
+    """The child's log lines are the parent's to show."""
 
-    def __init__(self) -> None:
+    def __init__(self, send: Callable[..., None]) -> None:
         super().__init__()
-        self._early: list[tuple[object, ...]] = []
-        self._send: Callable[..., None] | None = None
-
-    def connect(self, send: Callable[..., None]) -> None:
         self._send = send
-        for message in self._early:
-            send(*message)
 
     def emit(self, record: logging.LogRecord) -> None:
-        (self._send or (lambda *message: self._early.append(message)))("log", record.levelno, record.getMessage())
+        self._send("log", record.levelno, record.getMessage())
