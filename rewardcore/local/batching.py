@@ -12,7 +12,11 @@ def form_batches(lengths: Sequence[int], batch_size: int | None) -> list[list[in
         raise ValueError(f"batch_size must be 1 or more, not {batch_size}")
     order = sorted(range(len(lengths)), key=lambda index: -lengths[index])
     size = batch_size or max(len(order), 1)
-    return [order[start : start + size] for start in range(0, len(order), size)]
+    return cut(order, size)
+
+
+def cut(batch: list[int], size: int) -> list[list[int]]:
+    return [batch[start : start + size] for start in range(0, len(batch), size)]
 
 
 def padding_waste(lengths: Sequence[int], batches: Sequence[Sequence[int]]) -> float:

@@ -15,7 +15,7 @@ from typing import Literal
 from ..clock import SYSTEM_CLOCK, Clock
 from ..failures import ConfigurationError, Failure, GeneratorFailed
 from ..memory.release import release_memory
-from .batching import form_batches
+from .batching import cut, form_batches
 from .generator import Conversation, Generator, lengths_of, prompt_limit, recommended_batch_size
 
 log = logging.getLogger("rewardcore")
@@ -67,9 +67,9 @@ class BatchedGeneration:
             latency = self._clock.now() - started
             if isinstance(answers, _OutOfMemory) and len(batch) > 1:
                 self._halve(len(batch))
-                waiting = deque(piece for whole in (batch, *waiting) for piece in _cut(whole, len(batch) // 2))
+                waiting = deque(piece for whole in (batch, *waiting) for piece in cut(whole, len(batch) // 2))
             elif isinstance(answers, GeneratorFailed) and len(batch) > 1:  # one is poison: the halves say which
-                waiting.extendleft(reversed(_cut(batch, (len(batch) + 1) // 2)))
+                waiting.extendleft(reversed(cut(batch, (len(batch) + 1) // 2)))
             else:
                 if isinstance(answers, GeneratorFailed):
                     answers = [GeneratorFailed(f"{answers} (alone, with a prompt of length {lengths[batch[0]]})")]
@@ -142,7 +142,3 @@ def _failure(error: Exception) -> GeneratorFailed:
 
 def _no_text(value: object) -> GeneratorFailed:
     return GeneratorFailed(f"the generator returned a {type(value).__name__} in place of a text")
-
-
-def _cut(batch: list[int], size: int) -> list[list[int]]:
-    return [batch[start : start + size] for start in range(0, len(batch), size)]

@@ -10,19 +10,17 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any
 
 import torch
-from transformers import AutoModelForCausalLM, GenerationConfig
+from transformers import GenerationConfig
 
 from ..failures import ConfigurationError
-from ..memory.model_config import context_length, model_directory
+from ..memory.model_config import DataType, check_data_type, context_length, load_model, model_directory
 from ..memory.predicted import Curve, fit, free_bytes, predict, recommend_batch_size
 from ..memory.release import release_memory
 from .generator import Conversation
 from .model_files import PromptEncoder, load_tokenizer, prompt_room
-
-DataType = Literal["auto", "float32", "float16", "bfloat16"]
 
 
 class TorchGenerator:
@@ -42,11 +40,12 @@ class TorchGenerator:
     ) -> None:
         if temperature < 0:
             raise ConfigurationError(f"temperature must be 0 (greedy) or more, not {temperature}")
+        check_data_type(dtype)
         directory = model_directory(model_path)
         self.device = _device(device)
         self.tokenizer = load_tokenizer(directory)
         self._encoder = PromptEncoder(self.tokenizer)
-        self.model: Any = _load(directory, dtype).to(self.device).eval()
+        self.model: Any = load_model(directory, dtype).to(self.device).eval()
         self.max_prompt_tokens = prompt_room(context_length(self.model.config), max_new_tokens)
         self.max_new_tokens = max_new_tokens
         self._seeds = torch.Generator().manual_seed(seed) if temperature else None
@@ -104,15 +103,6 @@ def _device(name: str) -> torch.device:
             " build of torch and check the driver with nvidia-smi"
         )
     return device
-
-
-def _load(directory: Path, dtype: DataType) -> Any:
-    if dtype not in get_args(DataType):
-        raise ConfigurationError(f"dtype must be one of {', '.join(get_args(DataType))}, not {dtype!r}")
-    try:
-        return AutoModelForCausalLM.from_pretrained(directory, dtype=dtype, local_files_only=True)
-    except (OSError, ValueError) as error:
-        raise ConfigurationError(f"transformers cannot load the model in {directory}: {error}") from error
 
 
 def _stop_tokens(model: Any, tokenizer: Any) -> list[int]:

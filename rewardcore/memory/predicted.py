@@ -12,6 +12,7 @@ import os
 import weakref
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from statistics import linear_regression
 from typing import Any
 
 import torch
@@ -89,11 +90,8 @@ def fit(peaks: Sequence[Peak]) -> Curve:
     points = [(peak.batch_size, peak.total) for peak in peaks]
     if len({size for size, _ in points}) == 1:
         points.append((0, peaks[0].weights))
-    middle = sum(size for size, _ in points) / len(points)
-    height = sum(total for _, total in points) / len(points)
-    spread = sum((size - middle) ** 2 for size, _ in points)
-    slope = sum((size - middle) * (total - height) for size, total in points) / spread
-    return Curve(height - slope * middle, slope)
+    slope, intercept = linear_regression(*zip(*points, strict=True))
+    return Curve(intercept, slope)
 
 
 def recommend_batch_size(curve: Curve, free_bytes: float, reserve: float = RESERVE) -> int:

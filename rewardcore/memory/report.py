@@ -13,16 +13,14 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from transformers import AutoModelForCausalLM
 
 from ..failures import ConfigurationError
 from .measured import Measured, measure
-from .model_config import context_length, load_config, model_directory
+from .model_config import check_data_type, context_length, load_config, load_model, model_directory
 from .predicted import RESERVE, Curve, Peak, fit, predict, recommend_batch_size
 
 _UNITS = {"": 1, "B": 1, "KIB": 2**10, "MIB": 2**20, "GIB": 2**30, "TIB": 2**40, "MB": 10**6, "GB": 10**9, "TB": 10**12}
 _CARDS = ("8GiB", "16GiB", "24GiB", "32GiB", "48GiB", "80GiB")
-_DTYPES = ("auto", "float32", "float16", "bfloat16")
 
 
 def run_memory(
@@ -55,8 +53,8 @@ def run_memory(
         capacity = capacity or torch.cuda.get_device_properties(0).total_memory
         if any(directory.glob("*.safetensors")):
             progress("measuring on the GPU …")
-            model = AutoModelForCausalLM.from_pretrained(directory, dtype=data_type, local_files_only=True)
-            measured = measure(model.to("cuda").eval(), sizes, prompt_tokens, new_tokens)
+            model = load_model(directory, data_type).to("cuda").eval()
+            measured = measure(model, sizes, prompt_tokens, new_tokens)
 
     title = (
         f"{directory.resolve().name}, {str(data_type).removeprefix('torch.')}, {prompt_tokens} + {new_tokens} tokens"
@@ -124,17 +122,9 @@ def _plot(path: Path, title: str, peaks: Sequence[Peak], measured: Sequence[Meas
     floor = [0.0] * len(peaks)
     for part, colour in (("weights", "#b8c4d0"), ("kv_cache", "#2a9d8f"), ("activations", "#e9973e")):
         heights = [getattr(peak, part) / unit for peak in peaks]
-        axes.bar(places, heights, 0.62, floor, color=colour, label=part.replace("kv_cache", "KV cache"))
+        bars = axes.bar(places, heights, 0.62, floor, color=colour, label=part.replace("kv_cache", "KV cache"))
         floor = [below + height for below, height in zip(floor, heights, strict=True)]
-    for place, peak in zip(places, peaks, strict=True):
-        axes.annotate(
-            f"{peak.total / unit:,.{digits}f}",
-            (place, peak.total / unit),
-            (0, 4),
-            textcoords="offset points",
-            ha="center",
-            size=9,
-        )
+    axes.bar_label(bars, [f"{peak.total / unit:,.{digits}f}" for peak in peaks], padding=4, size=9)
     if measured:
         axes.plot(
             range(len(measured)), [seen.allocated / unit for seen in measured], "o", color="#1d3557", label="measured"
@@ -185,7 +175,6 @@ def _check_tokens(prompt_tokens: int, new_tokens: int, context: int | None) -> N
 
 
 def _data_type(name: str, config: Any) -> torch.dtype:
-    if name not in _DTYPES:
-        raise ConfigurationError(f"--dtype must be one of {', '.join(_DTYPES)}, not {name!r}")
+    check_data_type(name, "--dtype")
     found = config.get_text_config().dtype if name == "auto" else getattr(torch, name)
     return found if isinstance(found, torch.dtype) else torch.bfloat16
