@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import sys
+from contextlib import closing
 from datetime import datetime
+from functools import partial
 from hashlib import sha256
 from pathlib import Path
 from typing import Annotated
@@ -34,11 +36,8 @@ def explain(
         raise ConfigurationError(f"PATH {path} does not exist; give the file that was named as cache=")
     if set(key.lower()) - set("0123456789abcdef"):
         raise ConfigurationError(f"KEY {key!r} is not hexadecimal; run without KEY to list the newest keys")
-    cache = SqliteCache(path)
-    try:
+    with closing(SqliteCache(path)) as cache:
         rows = cache.rows(key)
-    finally:
-        cache.close()
     if not rows:
         raise ConfigurationError(
             f"no reply in {path} has a key that begins with {key!r}" if key else f"{path} is empty"
@@ -69,10 +68,7 @@ def memory(
     plot: Annotated[Path, typer.Option(help="Where the plot goes.")] = Path("memory.png"),
 ) -> None:
     """Predict the peak memory of judging a batch, for each batch size, from the model's config alone."""
-
-    def progress(line: str) -> None:
-        typer.echo(line, err=True)
-
+    progress = partial(typer.echo, err=True)
     progress("loading torch and transformers …")
     try:
         from .memory.report import run_memory

@@ -136,8 +136,6 @@ def _checked_url(base_url: str) -> str:
         raise ConfigurationError(f"base_url is not a URL: {error}") from None
     if parts.scheme not in ("http", "https"):
         raise ConfigurationError(f"base_url must begin with http:// or https://, not {parts.scheme or base_url!r}")
-    if "@" in parts.netloc:  # not shown: it may hold a password
-        raise ConfigurationError("base_url must not hold a user or password; pass them in headers")
     if not parts.hostname or port == 0:
         raise ConfigurationError(f"base_url {base_url!r} names no host and port to connect to")
     path = parts.path.rstrip("/")
