@@ -16,7 +16,7 @@ from .drivers.sync import SyncDriver
 from .endpoint import Endpoint
 from .processes import check_children
 from .settings import Settings
-from .transports import Transport, importing
+from .transports import Transport, no_fork
 
 TransportName = Literal["aiohttp", "httpx"]
 
@@ -78,7 +78,7 @@ def _drive(
 ) -> LoopDriver:
     """The client is imported only now, since it costs more than a small batch; and here, not on the loop."""
     client: Callable[[Endpoint], Transport]
-    with importing:
+    with no_fork:
         if transport == "httpx":
             from .transports.httpx_client import AsyncHttpx as client
         else:
@@ -90,6 +90,5 @@ def _on_a_loop(
     settings: Settings, open_transport: Callable[[], Transport], driver: Callable[..., LoopDriver], places: int | None
 ) -> LoopDriver:
     engine = settings.new_engine(places)
-    with importing:
-        thread = LoopThread.acquire(settings.clock)
+    thread = LoopThread.acquire(settings.clock)
     return driver(settings.clock, engine, open_transport, settings.close_cache, thread)

@@ -1,7 +1,7 @@
 """One event loop in one daemon thread per process, shared by every judge that needs one and gone with the last of them.
 
-Calls come in from any thread, also from inside another running loop. After a fork the child knows nothing of the
-parent's loop, which its judge keeps alive there, so that no finaliser touches the parent's sockets; it starts its own.
+Calls come in from any thread, also from inside another running loop. After a fork the child starts its own, and keeps
+the parent's, without using it, so that no finaliser touches the parent's sockets.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from typing import Any, TypeVar
 
 from ...calls import check_may_wait, never_waits
 from ...clock import Clock
+from ..transports import no_fork
 
 T = TypeVar("T")
 
 #: How long a thread that nothing can interrupt is waited for: one that looks up a name, or that a rubric holds up.
 _PATIENCE_SECONDS = 2.0
 
-_lock = threading.Lock()
-_loops: dict[Clock, LoopThread] = {}
+_loops: dict[tuple[int, Clock], LoopThread] = {}
 
 
 class LoopThread:
@@ -41,17 +41,18 @@ class LoopThread:
 
     @classmethod
     def acquire(cls, clock: Clock) -> LoopThread:
-        with _lock:
-            found = _loops.get(clock) or _loops.setdefault(clock, cls(clock))
+        with no_fork:
+            key = (os.getpid(), clock)
+            found = _loops.get(key) or _loops.setdefault(key, cls(clock))
             found._users += 1
             return found
 
     def release(self) -> None:
-        with _lock:
+        with no_fork:
             self._users -= 1
             if self._users:
                 return
-            _loops.pop(self._clock, None)
+            _loops.pop((os.getpid(), self._clock))
         self.loop.call_soon_threadsafe(self.loop.stop)
         self._thread.join()
 
@@ -77,13 +78,3 @@ def shut_down(executor: ThreadPoolExecutor) -> None:
     with contextlib.suppress(RuntimeError):  # at the interpreter's exit, which has joined them, no thread can start
         closer.start()
         closer.join(_PATIENCE_SECONDS)
-
-
-def _forget_the_parents_loops() -> None:
-    global _lock
-    _lock = threading.Lock()
-    _loops.clear()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_forget_the_parents_loops)

@@ -23,7 +23,7 @@ class Transport(Protocol):
     async def close(self) -> None: ...
 
 
-#: Held while a client is imported: a fork at that moment would leave the child a module that never gets ready.
-importing = threading.RLock()
+#: Held while a client is imported or the loop begins: a fork at that moment would leave the child half of it, for ever.
+no_fork = threading.RLock()
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(before=importing.acquire, after_in_parent=importing.release, after_in_child=importing.release)
+    os.register_at_fork(before=no_fork.acquire, after_in_parent=no_fork.release, after_in_child=no_fork.release)
