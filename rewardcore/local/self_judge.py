@@ -30,14 +30,12 @@ def open_self(generator: Generator, rubric: Rubric = QUALITY, batch_size: BatchS
             f" {type(generator).__name__}"
         )
     check_rubric(rubric)
-    return SelfJudge(type(generator).__name__, lambda: SelfDriver(generator, rubric, batch_size), math.inf)
-
-
-class SelfJudge(Judge):
-    """`stats.requests` counts generator calls; a verdict's `attempts` are the calls that its sample took part in."""
+    return Judge(type(generator).__name__, lambda: SelfDriver(generator, rubric, batch_size), math.inf)
 
 
 class SelfDriver(Driver):
+    """`stats.requests` counts generator calls; a verdict's `attempts` are the calls that its sample took part in."""
+
     def __init__(self, generator: Generator, rubric: Rubric, batch_size: BatchSize) -> None:
         super().__init__(SYSTEM_CLOCK)
         self._rubric = rubric
