@@ -309,6 +309,33 @@ def test_a_kill_in_the_middle_of_writing_leaves_a_file_that_opens_cleanly(path, 
     cache.close()
 
 
+AT_EXIT = """
+import atexit, sys
+from rewardcore import SqliteCache
+from rewardcore.reply import Reply
+cache = SqliteCache(sys.argv[1])
+
+@atexit.register
+def when_no_thread_can_begin():
+    cache.put(b"late", Reply("late"), b"{}")
+    assert cache.get(b"late").text == "late"
+    cache.close()
+
+if sys.argv[2] == "nobody closes it":
+    atexit.unregister(when_no_thread_can_begin)
+cache.put(b"early", Reply("early"), b"{}")
+"""
+
+
+@pytest.mark.parametrize(("ends", "rows"), [("nobody closes it", ["early"]), ("closed at exit", ["early", "late"])])
+def test_rows_are_on_disk_after_a_regular_exit(path, ends, rows):
+    done = subprocess.run([sys.executable, "-c", AT_EXIT, str(path), ends], capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (0, "")
+    cache = SqliteCache(path)
+    assert sorted(text for _, text, *_ in cache.rows()) == rows
+    cache.close()
+
+
 # Files that cannot be used.
 
 
