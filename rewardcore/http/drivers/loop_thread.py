@@ -7,7 +7,6 @@ the parent's, without using it, so that no finaliser touches the parent's socket
 from __future__ import annotations
 
 import asyncio
-import concurrent.futures
 import contextlib
 import os
 import threading
@@ -59,8 +58,7 @@ class LoopThread:
     def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
         """Run to the end, from another thread."""
         check_may_wait()
-        future: concurrent.futures.Future[T] = asyncio.run_coroutine_threadsafe(coroutine, self.loop)
-        return future.result()
+        return asyncio.run_coroutine_threadsafe(coroutine, self.loop).result()
 
     def _run(self) -> None:
         asyncio.set_event_loop(self.loop)
