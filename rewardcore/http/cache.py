@@ -16,11 +16,11 @@ import threading
 import time
 import weakref
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 import orjson
 
@@ -30,6 +30,7 @@ from ..reply import Reply
 log = logging.getLogger("rewardcore")
 
 _APPLICATION_ID = 0x52574443  # "RWDC"
+_LEARNT = "learnt (endpoint TEXT PRIMARY KEY, facts TEXT NOT NULL, stored_at REAL NOT NULL)"
 _VERSION = 1
 #: What went into a key stands apart, for people: it is ten times a reply's size, and look-ups want small rows.
 _SCHEMA = (
@@ -172,6 +173,26 @@ class SqliteCache:
                 connection.executemany("INSERT OR REPLACE INTO replies VALUES (?, ?, ?, ?)", replies)
                 materials = [(key, material) for key, (*_, material) in rows.items()]
                 connection.executemany("INSERT OR REPLACE INTO materials VALUES (?, ?)", materials)
+
+    def remember(self, endpoint: str, facts: Mapping[str, float | None]) -> None:
+        """What a run has learnt about an endpoint, beside the replies; lost without a word where it cannot be kept."""
+        with contextlib.suppress(sqlite3.Error, OSError), self._writing:
+            connection = self._write_connection = self._write_connection or _connect(self.path)
+            with connection:
+                connection.execute("BEGIN IMMEDIATE")
+                connection.execute(f"CREATE TABLE IF NOT EXISTS {_LEARNT}")
+                row = endpoint, orjson.dumps(facts).decode(), time.time()
+                connection.execute("INSERT OR REPLACE INTO learnt VALUES (?, ?, ?)", row)
+
+    def recall(self, endpoint: str, seconds: float) -> dict[str, Any]:
+        """What was remembered about an endpoint, if it is not older than so many seconds."""
+        with contextlib.suppress(sqlite3.Error, OSError, ValueError), self._reading:  # ValueError: it is not JSON
+            self._reader = self._reader or _connect(self.path)
+            statement = "SELECT facts FROM learnt WHERE endpoint = ? AND stored_at BETWEEN ? AND ?"
+            found = self._reader.execute(statement, (endpoint, time.time() - seconds, time.time())).fetchone()
+            facts = orjson.loads(found[0]) if found else None
+            return facts if isinstance(facts, dict) else {}
+        return {}
 
     def _step_aside(self, error: Exception) -> None:
         with self._reading:  # the reader and the writer may notice at the same moment

@@ -91,4 +91,4 @@ def _on_a_loop(
 ) -> LoopDriver:
     engine = settings.new_engine(places)
     thread = LoopThread.acquire(settings.clock)
-    return driver(settings.clock, engine, open_transport, settings.close_cache, thread)
+    return driver(settings.clock, engine, open_transport, settings.close_engine, thread)

@@ -29,7 +29,7 @@ from __future__ import annotations
 import math
 import random
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 from ..reply import Quota
@@ -39,8 +39,8 @@ AUTO_START = 8
 AUTO_CEILING = 1024
 #: Where nothing is known, places double each so many seconds, up to so many, until the first answer says more.
 _DOUBLING, _BLIND = 0.1, 512
-#: So many cuts, or other failures, in a row are no accident.
-_IN_A_ROW = 3
+#: So many cuts, or other failures, in a row are no accident; of more than so many cuts the middle is forgotten.
+_IN_A_ROW, _REMEMBERED = 3, 32
 #: Seconds: the first pause of an endpoint that has never answered, and the longest of all.
 FIRST_PAUSE, LONGEST_PAUSE = 0.25, 8.0
 #: So many accepted requests make a rate.
@@ -58,11 +58,26 @@ _TICK, _LATE = 1e-9, 0.005
 
 
 class Learnt(NamedTuple):
-    """What one judge leaves to the next."""
+    """What one run leaves to the next: how many at once and how many a second, where either was found; None is all."""
 
-    window: int
-    rate: float
+    window: int | None
+    rate: float | None
     latency: float
+
+    def written(self) -> dict[str, float | None]:
+        return self._asdict()
+
+    @classmethod
+    def read(cls, facts: Mapping[str, object]) -> Learnt | None:
+        """None where there is nothing, or nonsense."""
+        window, rate, latency = (facts.get(name) for name in cls._fields)
+        if type(latency) is not float or not 0.0 < latency < math.inf:
+            return None
+        if (window is not None and (type(window) is not int or window < 1)) or (
+            rate is not None and (type(rate) is not float or not 1 / LONGEST_PAUSE <= rate < math.inf)
+        ):
+            return None
+        return cls(window, rate, latency)
 
 
 class Cut(NamedTuple):
@@ -116,16 +131,23 @@ class Pace:
         self._failed_in_a_row = 0
         self._sent_in_trouble = self._retried_in_trouble = 0
         if learnt is not None:
-            self._is_blind = False
             self.latency, self._heard = learnt.latency, 1
-            self.window = self._target = max(1, min(learnt.window, ceiling))
-            self.rate, self._step = learnt.rate, 1 / 64 if learnt.rate < math.inf else 0.0
+            if learnt.rate is not None:
+                self._keep_to(learnt.rate)
+            elif learnt.window is not None:
+                self._is_blind = False
+                self.window = self._target = min(learnt.window, ceiling)
 
     @property
     def learnt(self) -> Learnt | None:
-        """None before anything was heard."""
-        window, rate = (self._silence[0].window, self._silence[0].rate) if self._silence else (self.window, self.rate)
-        return Learnt(window, rate, self.latency) if self._heard else None
+        """None where nothing was: a fixed limit that was never met says nothing about the endpoint."""
+        in_a_storm = self.is_dry or len(self._silence) >= _IN_A_ROW
+        borne = self._silence[0] if in_a_storm and self._silence else self
+        window, rate = borne.window, borne.rate
+        is_found = rate == math.inf and (window < self.ceiling or self._knee is not None)
+        if not self._heard or not (is_found or rate < math.inf):
+            return None
+        return Learnt(window if is_found else None, rate if rate < math.inf else None, self.latency)
 
     @property
     def may_retry(self) -> bool:
@@ -206,6 +228,8 @@ class Pace:
             self._knee.begin(self.sent, self.window)
         is_new = number > self._cut_after  # else it is one more of the burst that was cut already
         if is_new:
+            if len(self._silence) == _REMEMBERED:
+                self._silence.pop()
             self._silence.append(Cut(number, others, self.window, self.rate))
         if not others:
             self._pause(now, retry_after)

@@ -15,7 +15,7 @@ from ..rubrics.rubric import check_rubric
 from .cache import Cache, MemoryCache, SqliteCache
 from .endpoint import Endpoint
 from .engine import Engine
-from .pace import AUTO_CEILING, Pace
+from .pace import AUTO_CEILING, Learnt, Pace
 from .request import RequestBuilder
 
 log = logging.getLogger("rewardcore")
@@ -23,6 +23,8 @@ log = logging.getLogger("rewardcore")
 CacheChoice = Cache | str | os.PathLike[str] | bool | None
 #: Files that a process opens besides its connections: the cache, libraries, the trainer's own data.
 _OTHER_FILES = 32
+#: What was learnt about an endpoint is worth so many seconds.
+_A_DAY = 86400.0
 
 
 @dataclass(frozen=True)
@@ -71,11 +73,17 @@ class Settings:
         """`places` is how many requests the driver can carry at all; without it, as many as there may be files."""
         if places is None:
             places = self._connections()
+        cache = self.open_cache()
         ceiling = AUTO_CEILING if self.max_concurrent == "auto" else self.max_concurrent
-        pace = Pace(min(ceiling, places), finds=self.max_concurrent == "auto")
-        return Engine(
-            RequestBuilder(self.endpoint, self.rubric), self.rubric, self.open_cache(), pace, self.endpoint.mask()
-        )
+        facts = cache.recall(self.name, _A_DAY) if isinstance(cache, SqliteCache) else {}
+        pace = Pace(min(ceiling, places), finds=self.max_concurrent == "auto", learnt=Learnt.read(facts))
+        return Engine(RequestBuilder(self.endpoint, self.rubric), self.rubric, cache, pace, self.endpoint.mask())
+
+    def close_engine(self, engine: Engine) -> None:
+        """What was learnt about the endpoint is kept from run to run, where the replies are."""
+        if isinstance(engine.cache, SqliteCache) and (learnt := engine.pace.learnt) is not None:
+            engine.cache.remember(self.name, learnt.written())
+        self.close_cache(engine.cache)
 
     def _connections(self) -> int:
         """How many this process may open; told where that is fewer than were asked for."""

@@ -21,7 +21,6 @@ from ...failures import Failure, RewardcoreError
 from ...reply import Answer, Reply
 from ...rubrics.rubric import grade
 from ...stats import Stats
-from ..cache import Cache
 from ..engine import Aside, Engine, Flight, GiveUp
 from ..transports import Transport
 from .loop_thread import LoopThread, shut_down
@@ -35,13 +34,13 @@ class LoopDriver(Driver):
         clock: Clock,
         engine: Engine,
         open_transport: Callable[[], Transport],
-        close_cache: Callable[[Cache | None], None],
+        close_engine: Callable[[Engine], None],
         thread: LoopThread,
     ) -> None:
         super().__init__(clock)
         self.engine = engine
         self._open_transport = open_transport
-        self._close_cache = close_cache
+        self._close_engine = close_engine
         self._thread = thread
         self.loop = thread.loop
         self._transport: Transport | None = None
@@ -75,7 +74,7 @@ class LoopDriver(Driver):
             self._thread.release()
             if self._aside is not None:
                 shut_down(self._aside)
-            self._close_cache(self.engine.cache)
+            self._close_engine(self.engine)
 
     def _post(self, action: Callable[[Call], None], call: Call) -> bool:
         """One wake-up of the loop for however many calls have gathered."""
