@@ -29,7 +29,7 @@ class RealEndpoint:
     def connect(cls, base_url: str, model: str, api_key_env: str, budget: Budget) -> RealEndpoint:
         """Raises ValueError where the endpoint cannot be used, saying what to change."""
         endpoint = Endpoint(base_url, model, api_key_env=api_key_env, max_tokens=budget.max_tokens)
-        with rewardcore.open_judge("sync", endpoint, cache=None, deadline=60.0) as judge:
+        with rewardcore.open_judge("sync", endpoint, cache=None, deadline=20.0) as judge:
             (verdict,) = judge.judge([Sample("Does this endpoint answer?", "It should.")])
         if verdict.status in ("failed", "timeout"):
             raise ValueError(f"{base_url} does not judge: {verdict.error}")

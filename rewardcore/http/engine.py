@@ -53,7 +53,7 @@ class Flight:
     unpaid: int = 0
     faults: tuple[Failure, ...] = ()  # those of its failures that are its own
     failure: Failure | None = None
-    failed_at: float = math.inf
+    failed: int = 0  # the departure that failed last, or else its first
     sent_at: float = 0.0
     latency: float = 0.0
     number: int = 0
@@ -251,7 +251,7 @@ class Engine:
         if flight.attempts:
             self.stats.retried += 1
         else:
-            flight.failed_at = now
+            flight.failed = flight.number
         flight.attempts += 1
         flight.unpaid += 1
         flight.sent_at = now
@@ -358,12 +358,12 @@ class Engine:
             return None
         if _is_stale(flight, failure):
             return now
-        known, good_at = bool(flight.faults), self.pace.good_at
-        if self.blame.falls_on(flight, failure, now, flight.failed_at, good_at, known):
+        others_got_through = self.pace.last_good > flight.failed
+        if self.blame.falls_on(flight, flight.number, failure, flight.failed, others_got_through, bool(flight.faults)):
             flight.faults += (failure,)
             if self.blame.is_final(flight.faults):
                 return None
-        flight.failed_at = now
+        flight.failed = flight.number
         if (asked := failure.retry_after) is not None:
             if now + asked >= flight.deadline:
                 past = f"asked to wait {asked:g} s, which is past the deadline"

@@ -81,7 +81,7 @@ class Learnt(NamedTuple):
 
 
 class Cut(NamedTuple):
-    """A refusal that changed the pace: its departure, the others in the air, and what was allowed until then."""
+    """A refusal: its departure, the others in the air (0 where that says nothing), and what was allowed until then."""
 
     number: int
     others: int
@@ -90,7 +90,7 @@ class Cut(NamedTuple):
 
 
 class Pace:
-    """`window` and `rate` are what is allowed now, `latency` a mean, `good_at` when something last got through."""
+    """`window` and `rate` are what is allowed now; `last_good` is the latest departure that got through."""
 
     def __init__(
         self,
@@ -105,7 +105,6 @@ class Pace:
         self.rate = math.inf
         self.latency = 0.0
         self.health = 1.0
-        self.good_at = -math.inf
         self.sent = 0
         self._uniform = uniform
         self._heard = 0
@@ -127,7 +126,7 @@ class Pace:
         self._agreed = 0
         self._is_even = self._is_filling = False
         self.is_dry = False  # nothing is in the air, and the last that was did not get through
-        self._last_good = 0
+        self.last_good = 0
         self._failed_in_a_row = 0
         self._sent_in_trouble = self._retried_in_trouble = 0
         if learnt is not None:
@@ -192,9 +191,8 @@ class Pace:
         """The endpoint answered; `seconds` and `tokens` tell of a whole reply, and `others` are in the air."""
         self._is_blind = False
         self.health += _HEALTH_MEMORY * (1.0 - self.health)
-        self.good_at = now
-        if number > self._last_good:
-            self._last_good, self._failed_in_a_row = number, 0
+        if number > self.last_good:
+            self.last_good, self._failed_in_a_row = number, 0
         if self._silence and number > self._silence[0].number:
             self._hear(number, now)
         if seconds is None:
@@ -213,7 +211,7 @@ class Pace:
 
     def failed(self, number: int, now: float, others: int, pressed: bool) -> None:
         """An attempt failed, but not for want of room: it may be the sample's fault, or nothing gets through."""
-        if number > self._last_good:
+        if number > self.last_good:
             self._failed_in_a_row += 1
             if self._failed_in_a_row >= _IN_A_ROW:
                 return self.refused(number, now, others, pressed)
@@ -230,7 +228,7 @@ class Pace:
         if is_new:
             if len(self._silence) == _REMEMBERED:
                 self._silence.pop()
-            self._silence.append(Cut(number, others, self.window, self.rate))
+            self._silence.append(Cut(number, others if pressed else 0, self.window, self.rate))
         if not others:
             self._pause(now, retry_after)
         elif self.rate < math.inf:
@@ -267,7 +265,7 @@ class Pace:
         """One at a time from here on, after a pause: a growing one, or as long as what was accepted says."""
         self.is_dry = True
         accepted = self._accepted(now) if not self._silence or self._silence[0].window <= 2 else 0.0
-        present = min(self.rate, 1 / max(1e-3, self.latency if accepted else self.latency / 4 or FIRST_PAUSE))
+        present = min(self.rate, 1 / max(1e-3, self.latency if accepted else self.latency / 8 or FIRST_PAUSE / 2))
         self.rate, self._step = max(1 / LONGEST_PAUSE, present / 2, min(present, 0.98 * accepted)), 1.0
         if accepted:
             self._step = 1 / 64

@@ -58,7 +58,7 @@ def _seconds(value: str) -> float | None:
 
 
 class Blame:
-    """Whose fault a failure is: the sample's, if others get through meanwhile, else the endpoint's.
+    """Whose fault a failure is: the sample's, if others get through that left after it, else the endpoint's.
 
     An overload is the sample's only if nobody else was refused either. Once a failure was a sample's own, the next ones
     are too while only such samples fail: the last ones of a batch have nobody left beside them.
@@ -66,21 +66,23 @@ class Blame:
 
     def __init__(self) -> None:
         self._others_fail = False
-        self._latest: tuple[object, float] = (None, -math.inf)
-        self._before = -math.inf  # when anybody but the latest failed
+        self._latest: tuple[object, int] = (None, 0)
+        self._before = 0  # the departure of the latest that failed and was another's
 
     def answered(self) -> None:
         self._others_fail = False
 
-    def falls_on(self, who: object, failure: Failure, now: float, since: float, good_at: float, is_known: bool) -> bool:
-        """`since` is its last failure or first departure, `good_at` when anybody got through, `is_known` for faults."""
-        others_failed_at = self._before if self._latest[0] is who else self._latest[1]
-        self._latest, self._before = (who, now), others_failed_at
+    def falls_on(
+        self, who: object, number: int, failure: Failure, since: int, others_got_through: bool, is_known: bool
+    ) -> bool:
+        """`number` is its departure, `since` the one that failed before; `is_known` for faults of its own."""
+        others_failed = self._before if self._latest[0] is who else self._latest[1]
+        self._latest, self._before = (who, number), others_failed
         if isinstance(failure, (BrokenReply, WorkerDied)):
             return True
-        is_own = good_at > since
+        is_own = others_got_through
         if isinstance(failure, Overloaded):
-            is_own = is_own and others_failed_at < since and not isinstance(failure, RateLimited)
+            is_own = is_own and others_failed < since and not isinstance(failure, RateLimited)
         is_own = is_own or (is_known and not self._others_fail)
         self._others_fail = self._others_fail or not is_own
         return is_own

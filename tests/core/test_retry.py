@@ -100,54 +100,51 @@ def test_a_date_and_seconds_mean_the_same(seconds):
 # Whose fault it is.
 
 ENDPOINTS_OWN = [Transient, Overloaded, ConnectionFailed]
-NEVER = -math.inf
 
 
-def falls(blame, who, kind, now, since=0.0, good_at=NEVER, is_known=False):
-    return blame.falls_on(who, kind("x"), now, since, good_at, is_known)
+def falls(blame, who, kind, number, since=0, got_through=False, is_known=False):
+    return blame.falls_on(who, number, kind("x"), since, got_through, is_known)
 
 
 @pytest.mark.parametrize("kind", [*ENDPOINTS_OWN, RateLimited])
 def test_where_nobody_gets_through_it_is_the_endpoints_fault(kind):
     blame = Blame()
-    assert not any(falls(blame, who, kind, now) for now in range(1, 50) for who in "abc")
-    assert not any(falls(blame, "alone", kind, now) for now in range(50, 100)), "also for one that is alone"
+    assert not any(falls(blame, who, kind, number) for number in range(1, 50) for who in "abc")
+    assert not any(falls(blame, "alone", kind, number) for number in range(50, 100)), "also for one that is alone"
 
 
 @pytest.mark.parametrize("kind", ENDPOINTS_OWN)
-def test_where_others_get_through_it_is_the_samples_fault(kind):
-    assert falls(Blame(), "a", kind, now=3.0, since=1.0, good_at=2.0)
-    assert not falls(Blame(), "a", kind, now=3.0, since=1.0, good_at=0.5), "before that, it says nothing"
+def test_where_others_get_through_that_left_later_it_is_the_samples_fault(kind):
+    assert falls(Blame(), "a", kind, 3, since=1, got_through=True)
 
 
 def test_a_rate_limit_is_never_the_samples_fault():
-    assert not falls(Blame(), "a", RateLimited, now=3.0, since=1.0, good_at=2.0)
-    assert not falls(Blame(), "a", RateLimited, now=3.0, since=1.0, good_at=2.0, is_known=False)
+    assert not falls(Blame(), "a", RateLimited, 3, since=1, got_through=True)
 
 
 def test_an_overload_is_the_samples_fault_only_if_nobody_else_was_refused():
     blame = Blame()
-    assert not falls(blame, "other", Overloaded, now=2.0, since=0.0)
+    assert not falls(blame, "other", Overloaded, 2)
     blame.answered()
-    assert not falls(blame, "a", Overloaded, now=3.0, since=1.0, good_at=2.5)
+    assert not falls(blame, "a", Overloaded, 3, since=1, got_through=True)
     blame.answered()
-    assert falls(blame, "a", Overloaded, now=4.0, since=3.0, good_at=3.5)
-    assert not falls(blame, "other", Overloaded, now=5.0, since=2.0, good_at=3.5), "a was refused meanwhile"
+    assert falls(blame, "a", Overloaded, 4, since=3, got_through=True)
+    assert not falls(blame, "other", Overloaded, 5, since=2, got_through=True), "a was refused meanwhile"
 
 
 @pytest.mark.parametrize("kind", ENDPOINTS_OWN)
 def test_the_last_samples_of_a_batch_keep_their_fault_while_only_such_fail(kind):
     blame = Blame()
-    assert all(falls(blame, who, kind, now, since=now, is_known=True) for now in range(10) for who in "ab")
-    assert not falls(blame, "stranger", kind, now=11.0)
-    assert not falls(blame, "a", kind, now=12.0, is_known=True), "now it may be an outage"
+    assert all(falls(blame, who, kind, n, since=n, is_known=True) for n in range(10) for who in "ab")
+    assert not falls(blame, "stranger", kind, 11)
+    assert not falls(blame, "a", kind, 12, is_known=True), "now it may be an outage"
     blame.answered()
-    assert falls(blame, "a", kind, now=13.0, is_known=True)
+    assert falls(blame, "a", kind, 13, is_known=True)
 
 
 @pytest.mark.parametrize("kind", [BrokenReply, WorkerDied])
 def test_a_broken_reply_or_a_dead_worker_is_always_the_samples(kind):
-    assert falls(Blame(), "a", kind, now=1.0)
+    assert falls(Blame(), "a", kind, 1)
 
 
 def test_faults_are_final_after_a_few_and_dead_workers_after_two():

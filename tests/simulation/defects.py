@@ -15,6 +15,7 @@ from rewardcore.http import engine
 from rewardcore.http.drivers.loop import LoopDriver
 from rewardcore.http.engine import Engine, Flight, GiveUp
 from rewardcore.http.request import Request
+from rewardcore.http.retry import Blame
 from rewardcore.reply import Answer
 from tests.simulation import stage
 
@@ -87,6 +88,10 @@ DEFECTS: dict[str, Callable[[], Any]] = {
     "what a cache raises escapes to the loop": lambda: _patched(patch.object(engine, "_cache_failed", _raise_it)),
     "a rubric that asks another judge stops the loop": lambda: _patched(
         patch.object(calls, "check_may_wait", _nothing), patch.object(judge, "check_may_wait", _nothing)
+    ),
+    "an outage is taken for the sample's fault": lambda: _patched(
+        patch.object(Blame, "falls_on", lambda *_: True),
+        patch.object(Blame, "is_final", lambda _, faults: len(faults) > 2),
     ),
     "independent draws are shared between calls": lambda: _patched(
         patch.object(Engine, "_draw", _number_draws_by_call)

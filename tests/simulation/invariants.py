@@ -5,6 +5,7 @@ Safety: nothing wrong is ever told or sent. Liveness: whoever can get on does, a
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from rewardcore.calls import Call, Run
@@ -90,7 +91,7 @@ class Checked(Engine):
                 raise Wrong(f"{word} scores {answer.score}, which is another sample's")
             self._check_draw(call, index, answer)
         elif isinstance(failure, DeadlinePassed):
-            if now < call.deadline - _MOMENT and "no time is left" not in str(failure):
+            if now < call.deadline - _MOMENT:
                 raise Wrong(f"{word} is a timeout at {now}, before its deadline {call.deadline}")
         elif isinstance(failure, JudgeClosed):
             if not self.is_closing:
@@ -98,6 +99,8 @@ class Checked(Engine):
         elif isinstance(failure, Denied):
             if not self.world.breaker_opened:
                 raise Wrong(f"{word} is denied, and nobody denied it")
+        elif "nobody's fault" in str(failure) and word.split("-")[0] in ("quick", "slow", "nested"):
+            raise Wrong(f"{word} is given up for what is not its fault: {failure!r}")
         elif not any(cause in str(failure) for cause in self.world.causes.get(word, ())):
             raise Wrong(f"{word} fails without a cause of its own: {failure!r}")
 
@@ -142,6 +145,8 @@ def check_instant(engine: Checked, driver: LoopDriver) -> None:
     if waits and engine.breaker.failure is None:
         if engine.pace.wait(now, in_flight) == 0.0:
             raise Wrong("a sample waits though a place is free")
+        if not in_flight and engine.pace.wait(now, 0) == math.inf:
+            raise Wrong("a sample waits for ever, since nothing is in the air")
         if in_flight >= engine.pace.window and engine._late and not engine._dying:
             raise Wrong("a sample waits for the place of a request that nobody wants")
 

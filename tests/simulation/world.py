@@ -20,6 +20,7 @@ from rewardcore.failures import (
     Denied,
     Disconnected,
     Failure,
+    Overloaded,
     RateLimited,
     Refused,
     Rejected,
@@ -68,6 +69,13 @@ class World:
         self.breaker_opened = False
         self.cache: Cache | None = None
         self.looking_at = ""
+        # Now and then the endpoint is down for all, or bears fewer at once than it is asked for.
+        self.cap = self.dice.choice([1, 2, 4, 100, 100, 100])
+        self.outages: list[tuple[float, float, type[Failure]]] = []
+        while self.dice.random() < 0.5:
+            start = self.dice.choice([0.0, 0.3, 2.0, 20.0])
+            kind = self.dice.choice([Transient, Overloaded, RateLimited, ConnectionFailed, Disconnected])
+            self.outages.append((start, start + self.dice.choice([0.2, 2.0, 25.0, 45.0]), kind))
 
     def note(self, text: str) -> None:
         self.history.append(f"{self.stage.now():9.3f}  {text}")
@@ -86,6 +94,7 @@ class World:
         """A request goes out: its word, the seconds until its answer, and the answer. It must be due."""
         word = word_of(body)
         temper = word.split("-")[0]
+        is_full = sum(self.in_the_air.values()) >= self.cap
         self.in_the_air[body] += 1
         if sum(self.in_the_air.values()) - self.dying > self.limit:
             raise Wrong(f"{sum(self.in_the_air.values())} requests in flight where {self.limit} are allowed")
@@ -104,6 +113,10 @@ class World:
             answer = Denied("wrong key")
         elif temper == "defective":
             answer = ZeroDivisionError(self.blame(word, f"defect {self.replies}"))
+        down = [kind for start, end, kind in self.outages if start <= self.stage.now() < end]
+        if down or is_full:
+            answer = (down[0] if down else Overloaded)(self.blame(word, "nobody's fault"))
+            seconds = self.dice.choice([0.0, 0.02, 0.5])
         self.note(f"sent {word}, answered in {seconds:.3f} s by {answer!r}")
         return word, seconds, answer
 

@@ -26,7 +26,7 @@ from ..processes import Child
 #: What tells a worker to let go of its request.
 _GIVE_UP = signal.SIGUSR1
 #: How long it may take to; a rubric that is at work in it cannot be interrupted.
-_LETTING_GO = 5.0
+_LETTING_GO, _SIGNALS = 5.0, 50
 
 WorkerSetup = Callable[[], object]
 
@@ -69,9 +69,11 @@ class _Worker(Child):
         try:
             return await asyncio.shield(answer)
         except asyncio.CancelledError:
-            if not answer.done() and self.process.pid is not None:
+            for _ in range(_SIGNALS):  # one that comes before the worker has read its question is not heeded
+                if answer.done() or self.process.pid is None:
+                    break
                 os.kill(self.process.pid, _GIVE_UP)
-                await asyncio.wait([answer], timeout=_LETTING_GO)  # cancelled again, it is closed anyway
+                await asyncio.wait([answer], timeout=_LETTING_GO / _SIGNALS)  # cancelled again, it is closed anyway
             if not answer.done():
                 self.give_up("the worker process did not let go of a request that was given up")
             raise

@@ -1,0 +1,97 @@
+"""Which limit suits an endpoint: `python -m bench.sweep --base-url URL --model NAME`, fixed ones beside "auto".
+
+Every limit has a judge of its own, warm over all rounds; in each round all take their turn, in another order, on
+samples that no server has seen, so that a noisy machine and a warm prefix cache are the same for all. It measures the
+endpoint, not rewardcore: a limit that is refused is slower here, and that is meant.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import sys
+import time
+from statistics import median
+
+import rewardcore
+from bench.scenarios import Scenario, samples_of
+from rewardcore import Endpoint, Judge, Sample
+
+LIMITS: tuple[int | str, ...] = (8, 16, 32, 64, 128, "auto")
+
+
+def samples_for(n: int, turn: int) -> list[Sample]:
+    scenario = Scenario("sweep", n, "asyncio", "real", seed=turn)
+    return [Sample(f"[{turn}] {sample.prompt}", sample.response) for sample in samples_of(scenario)]
+
+
+def measure(
+    endpoint: Endpoint, limits: list[int | str], n: int, rounds: int, deadline: float
+) -> dict[int | str, list[float]]:
+    """Samples a second of every limit, round by round; a round in which not all were judged is an error."""
+    found: dict[int | str, list[float]] = {limit: [] for limit in limits}
+    with contextlib.ExitStack() as stack:
+        judges: dict[int | str, Judge] = {
+            limit: stack.enter_context(
+                rewardcore.open_judge("asyncio", endpoint, max_concurrent=limit, cache=None, deadline=deadline)
+            )
+            for limit in limits
+        }
+        turn = 0
+        for number in range(rounds + 1):  # the first is for warming up
+            order = limits[number % len(limits) :] + limits[: number % len(limits)]
+            for limit in order:
+                turn += 1
+                samples = samples_for(n, turn)
+                started = time.perf_counter()
+                verdicts = judges[limit].judge(samples)
+                seconds = time.perf_counter() - started
+                failures = [verdict for verdict in verdicts if verdict.status in ("failed", "timeout")]
+                if failures:
+                    raise RuntimeError(
+                        f"{len(failures)} of {n} were not judged with {limit} at once: {failures[0].error}"
+                    )
+                if number:
+                    found[limit].append(n / seconds)
+            print(f"round {number} of {rounds}", file=sys.stderr, flush=True)
+    return found
+
+
+def main(arguments: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="python -m bench.sweep", description="Fixed limits beside auto, interleaved.")
+    parser.add_argument("--base-url", required=True)
+    parser.add_argument("--model", required=True)
+    parser.add_argument("--api-key-env", default="OPENAI_API_KEY")
+    parser.add_argument("--limits", nargs="+", default=[str(limit) for limit in LIMITS], help="numbers, or auto")
+    parser.add_argument("--samples", type=int, default=512, help="in a round, for each limit (%(default)s)")
+    parser.add_argument("--rounds", type=int, default=3, help="besides the one for warming up (%(default)s)")
+    parser.add_argument("--max-tokens", type=int, default=64)
+    parser.add_argument("--deadline", type=float, default=300.0)
+    parser.add_argument("--extra-body", type=json.loads, default=None, help="JSON that is added to every request")
+    options = parser.parse_args(arguments)
+    limits = [limit if limit == "auto" else int(limit) for limit in options.limits]
+    endpoint = Endpoint(
+        options.base_url,
+        options.model,
+        api_key_env=options.api_key_env,
+        max_tokens=options.max_tokens,
+        extra_body=options.extra_body,
+    )
+    requests = options.samples * len(limits) * (options.rounds + 1)
+    print(f"{requests} requests, at most {requests * options.max_tokens:,} completion tokens", file=sys.stderr)
+    try:
+        found = measure(endpoint, limits, options.samples, options.rounds, options.deadline)
+    except (RuntimeError, rewardcore.RewardcoreError) as error:
+        print(f"bench.sweep: {error}", file=sys.stderr)
+        return 1
+    best = max(median(speeds) for limit, speeds in found.items() if limit != "auto" or len(found) == 1)
+    print(f"{'at once':>8}  samples/s (median)  of the best fixed  rounds")
+    for limit, speeds in found.items():
+        rounds = " ".join(f"{speed:.0f}" for speed in speeds)
+        print(f"{limit!s:>8}  {median(speeds):18.1f}  {median(speeds) / best:17.1%}  {rounds}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
