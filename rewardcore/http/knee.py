@@ -12,6 +12,8 @@ import math
 #: A cohort this many times slower than the quickest is suspected to be too large.
 _SLOW = 1.5
 _SMALLEST = 32
+#: A cohort tells of its window where it was nearly full.
+_STEADY = 0.8
 _LONGEST_REST = 64
 #: What half as many must bring at least, and twice as many, in shares of what the present window brings.
 _AS_MUCH, _MORE = 0.95, 1.1
@@ -27,45 +29,49 @@ class Knee:
         self._trial: tuple[int, float] | None = None  # the window before it, and what that brought
         self._tries_less = True
         self._rest = self._resting = 1
-        self.begin(0, 0)
+        self._begin(1, 0)
 
-    def begin(self, sent: int, window: int) -> None:
-        """A new cohort, of those that leave from now on."""
+    def begin(self) -> None:
+        """A new cohort, as soon as the window is nearly full."""
+        self._end = 0
+
+    def _begin(self, number: int, window: int) -> None:
         size = max(_SMALLEST, window // 2)
-        self._first, self._end = sent + 1, sent + 1 + size
+        self._first, self._end = number, number + size
         self._left = size - size // 8  # who waits for the longest replies learns nothing for long
-        self._crowd = self._peak = 0
+        self._at_departure = self._at_landing = self._peak = 0  # in flight: the sums, and the most
         self._seconds, self._tokens = 0.0, 0
 
     def allows(self, window: int) -> bool:
         """Whether the window may grow: to twice what was seen to be quick."""
         return not self._is_slow and window < max(_HARMLESS, 2 * self._proven)
 
-    def departed(self, number: int, in_flight: int) -> None:
+    def departed(self, number: int, in_flight: int, window: int) -> None:
+        if not self._end and in_flight >= _STEADY * window:
+            self._begin(number, window)
         if number < self._end:
-            self._crowd += in_flight
+            self._at_departure += in_flight
             self._peak = max(self._peak, in_flight)
 
-    def landed(
-        self, number: int, seconds: float, tokens: int | None, in_flight: int, sent: int, window: int
-    ) -> int | None:
+    def landed(self, number: int, seconds: float, tokens: int | None, in_flight: int, window: int) -> int | None:
         """The window to go on with; None to go on as it is."""
         if not self._first <= number < self._end:
             return None
         self._seconds += seconds
         self._tokens += tokens or 1
-        self._crowd += in_flight
+        self._at_landing += in_flight
         self._left -= 1
         if self._left:
             return None
-        size = self._end - self._first
-        pace, crowd = self._seconds / self._tokens, self._crowd / (2 * size - size // 8)
+        size, pace, choice = self._end - self._first, self._seconds / self._tokens, None
         self._quickest = min(1.01 * self._quickest, pace)
-        self._is_slow = pace > _SLOW * self._quickest
-        if not self._is_slow:
-            self._proven = max(self._proven, self._peak)
-        choice = self._decide(crowd / max(pace, 1e-9), window) if crowd >= 0.8 * window else None
-        self.begin(sent, choice or window)
+        if self._at_departure >= _STEADY * size * self._peak:  # else they left into a window that was still filling
+            self._is_slow = pace > _SLOW * self._quickest
+            if not self._is_slow:
+                self._proven = max(self._proven, self._peak)
+            crowd = (self._at_departure + self._at_landing) / (2 * size - size // 8)
+            choice = self._decide(crowd / max(pace, 1e-9), window) if crowd >= _STEADY * window else None
+        self.begin()
         return choice
 
     def _decide(self, flow: float, window: int) -> int | None:

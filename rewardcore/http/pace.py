@@ -38,7 +38,7 @@ from .knee import Knee
 AUTO_START = 8
 AUTO_CEILING = 1024
 #: Where nothing is known, places double each so many seconds, up to so many, until the first answer says more.
-_DOUBLING, _BLIND = 0.1, 512
+_DOUBLING, _BLIND = 0.15, 512
 #: So many cuts, or other failures, in a row are no accident; of more than so many cuts the middle is forgotten.
 _IN_A_ROW, _REMEMBERED = 3, 32
 #: Seconds: the first pause of an endpoint that has never answered, and the longest of all.
@@ -168,7 +168,7 @@ class Pace:
         else:
             self._sent_in_trouble = self._retried_in_trouble = 0
         if self._knee is not None:
-            self._knee.departed(self.sent, in_flight)
+            self._knee.departed(self.sent, in_flight, self.window)
         if in_flight >= self.window:
             self._is_filling = False
         elif in_flight <= 1:
@@ -203,7 +203,7 @@ class Pace:
             self._keep_to(min(self.rate, max(quota.rate, 1 / LONGEST_PAUSE)))
         choice = None
         if self._knee is not None and self.rate == math.inf:
-            choice = self._knee.landed(number, seconds, tokens, others + 1, self.sent, self.window)
+            choice = self._knee.landed(number, seconds, tokens, others + 1, self.window)
         if choice is not None:
             self.window = self._target = min(choice, self.ceiling)
         elif number > self._cut_after:
@@ -223,7 +223,7 @@ class Pace:
         self.health -= _HEALTH_MEMORY * self.health
         self._refused += 1
         if self._knee is not None:
-            self._knee.begin(self.sent, self.window)
+            self._knee.begin()
         is_new = number > self._cut_after  # else it is one more of the burst that was cut already
         if is_new:
             if len(self._silence) == _REMEMBERED:
