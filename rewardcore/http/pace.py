@@ -89,6 +89,14 @@ class Cut(NamedTuple):
     rate: float
 
 
+class Restored(NamedTuple):
+    """When a storm was last taken for over, what had been sent, and what refused, by then."""
+
+    now: float
+    sent: int
+    refused: int
+
+
 class Pace:
     """`window` and `rate` are what is allowed now; `last_good` is the latest departure that got through."""
 
@@ -120,11 +128,12 @@ class Pace:
         # Cuts: the last one, and those that nothing got through after.
         self._cut_after = 0
         self._cut_at = 0.0
-        self._refused = 0
+        self._refused = self._refused_in_all = 0
         self._silence: deque[Cut] = deque()
         self._bound: int | None = None
         self._agreed = 0
         self._is_even = self._is_filling = False
+        self._restored: Restored | None = None
         self.is_dry = False  # nothing is in the air, and the last that was did not get through
         self.last_good = 0
         self._failed_in_a_row = 0
@@ -172,7 +181,9 @@ class Pace:
         if in_flight >= self.window:
             self._is_filling = False
         elif in_flight <= 1:
-            self._is_filling = self._bound is None or self._bound >= _FEW
+            self._is_filling = (
+                self._agreed > 0 or (self._bound is None and not self._is_even) or (self._bound or 0) >= _FEW
+            )
         if self.rate < math.inf or (self._is_even and not self._is_filling):
             spacing = 1 / self.rate if self.rate < math.inf else self.latency / (_EVEN * self.window)
             late = now - self._next  # a timer's delay is made up for
@@ -200,13 +211,15 @@ class Pace:
         self._heard += 1
         self.latency += max(_MEMORY, 1 / self._heard) * (seconds - self.latency)
         if quota is not None and quota.left < self.window:
-            self._keep_to(min(self.rate, max(quota.rate, 1 / LONGEST_PAUSE)))
+            self._keep_to(min(self.rate, quota.rate))
         choice = None
         if self._knee is not None and self.rate == math.inf:
             choice = self._knee.landed(number, seconds, tokens, others + 1, self.window)
         if choice is not None:
             self.window = self._target = min(choice, self.ceiling)
         elif number > self._cut_after:
+            if self._bound is None and number > self._cut_after + 2 * self.window:
+                self._is_even = False  # the storm is over indeed
             self._quicken() if self.rate < math.inf else self._widen(number)
 
     def failed(self, number: int, now: float, others: int, pressed: bool) -> None:
@@ -222,6 +235,7 @@ class Pace:
         self._is_blind = False
         self.health -= _HEALTH_MEMORY * self.health
         self._refused += 1
+        self._refused_in_all += 1
         if self._knee is not None:
             self._knee.begin()
         is_new = number > self._cut_after  # else it is one more of the burst that was cut already
@@ -229,13 +243,17 @@ class Pace:
             if len(self._silence) == _REMEMBERED:
                 self._silence.pop()
             self._silence.append(Cut(number, others if pressed else 0, self.window, self.rate))
-        if not others:
-            self._pause(now, retry_after)
+        # At less than one a round trip, to be alone is no sign of an outage.
+        is_lonely = self.rate * self.latency <= 1.0 and not self.is_dry and len(self._silence) < _IN_A_ROW
+        if not others and not is_lonely:
+            self._pause(now)
         elif self.rate < math.inf:
             if is_new:
                 self._slow_down(now)
         elif pressed:
             self._narrow(others, is_new)
+        if retry_after is not None and not others:  # nothing is taken at all: nobody may go before
+            self._next = max(self._next, now + retry_after + 0.1 * self._uniform() * min(retry_after, FIRST_PAUSE))
         if is_new:
             self._progress = 0
             self._cut_after, self._cut_at, self._refused = self.sent, now, 0
@@ -250,18 +268,18 @@ class Pace:
         elif len(self._silence) >= _IN_A_ROW:
             self.window = max(1, others // 2)
         else:
-            self.window = min(self.window, others)
+            self.window = max(1, min(self.window, others))
         self._target = self.window if len(self._silence) < _IN_A_ROW else self._silence[0].window
         self._step = 0.0
-        self._is_even, self._is_filling = self._agreed < _AGREED, False
+        self._is_even, self._is_filling = self._agreed < _AGREED or others >= _FEW, False
 
     def _slow_down(self, now: float) -> None:
         accepted = self._accepted(now)
         factor = max(0.85, min(0.98, 0.98 * accepted / self.rate)) if accepted else 0.6
-        self._keep_to(max(1 / LONGEST_PAUSE, factor * self.rate))
+        self._keep_to(factor * self.rate)
         self._next = max(self._next, now + 1 / self.rate)
 
-    def _pause(self, now: float, retry_after: float | None) -> None:
+    def _pause(self, now: float) -> None:
         """One at a time from here on, after a pause: a growing one, or as long as what was accepted says."""
         self.is_dry = True
         accepted = self._accepted(now) if not self._silence or self._silence[0].window <= 2 else 0.0
@@ -270,12 +288,11 @@ class Pace:
         if accepted:
             self._step = 1 / 64
         self.window = self._target = 1
-        pause = (0.5 + self._uniform()) / self.rate
-        self._next = now + (pause if retry_after is None else retry_after + 0.1 * pause)
+        self._next = now + (0.5 + self._uniform()) / self.rate
 
     def _keep_to(self, rate: float) -> None:
         """The rate rules from here on, and the window does not."""
-        self.rate, self.window, self._step = rate, self.ceiling, 1 / 64
+        self.rate, self.window, self._step = max(rate, 1 / LONGEST_PAUSE), self.ceiling, 1 / 64
 
     def _accepted(self, now: float) -> float:
         """Requests a second that were accepted since the last cut; 0.0 where they are too few to tell."""
@@ -297,15 +314,18 @@ class Pace:
         self.is_dry = self.is_dry and bool(self._silence)
 
     def _restore(self, first: Cut, now: float) -> None:
-        """A storm is over: what was borne before it is borne again, evenly spaced."""
-        self.window = self._target = first.window
-        self.rate, self._step = first.rate, 0.0
+        """A storm is over: what was borne before it is borne again, evenly spaced; unless that brought the storm."""
+        before, self._restored = self._restored, Restored(now, self.sent, self._refused_in_all)
+        self._is_even, self._bound, self._progress = True, None, 0
+        self._next = now
         if first.rate < math.inf:
             self._keep_to(0.7 * first.rate)
-        self._is_even = True
-        self._bound = None
-        self._progress = 0
-        self._next = now
+        elif before is not None and first.number <= before.sent + 4 * first.window and now > before.now:
+            accepted = self.sent - before.sent - (self._refused_in_all - before.refused)
+            self._keep_to(max(1, accepted) / (now - before.now))
+        else:
+            self.window = self._target = first.window
+            self.rate, self._step = math.inf, 0.0
 
     def _conclude(self, cut: Cut) -> None:
         """Some got through and some did not: a cap, if it was at the same number in flight as the last time."""
@@ -315,7 +335,7 @@ class Pace:
             self._caution = min(max(128, 2 * cut.others), 2 * self._caution)
             if self.rate < math.inf and self._agreed >= _AGREED:
                 self.rate, self.window, self._target, self._step = math.inf, cut.others, cut.others, 0.0
-            self._is_even = self._agreed < _AGREED
+            self._is_even = self._agreed < _AGREED or cut.others >= _FEW
             return
         if self.rate == math.inf and self._agreed < 2 * _AGREED:
             self._keep_to(0.85 * cut.window / max(self.latency, 1e-3))
