@@ -1,23 +1,25 @@
 """The only definition of what is measured: a registry of frozen scenarios. Runners run them; none has its own workload.
 
 `GRID` is every mode at every size on every backend; `CLAIMS` are the settings of the documents this project started
-from, with their figures beside the ideal; `SWEEP` is one endpoint under rising concurrency. A scenario that comes to
-mean something else gets another `version`: histories compare only what is the same.
+from, with their figures beside the ideal; `SWEEP` is one endpoint under rising concurrency, `PROFILES` are endpoints of
+every temper, five batches each. A scenario that comes to mean something else gets another `version`: histories
+compare only what is the same.
 """
 
 from __future__ import annotations
 
 import math
 import random
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from bench.latency import Profile
+from bench.profiles import endpoints
 from rewardcore import Sample
 
 SIZES = (16, 32, 100, 1024)
 BATCH_SIZES = (1, 2, 4, 8, 16)
-Backend = Literal["respx", "loopback", "real", "torch"]
+Backend = Literal["respx", "loopback", "real", "torch", "engine"]
 
 #: mode → (rewardcore's mode, its options). Each backend can carry some of them.
 MODES: dict[str, tuple[str, dict[str, Any]]] = {
@@ -62,7 +64,7 @@ class Scenario:
     def group(self) -> str:
         """What stands side by side: the modes of one size. Mocked workers share no clock, so they stand apart."""
         if "/" not in self.id:
-            return self.id.split("-")[0] if self.id.startswith("sweep") else "source documents"
+            return self.id.split("-")[0] if self.id.startswith(("sweep", "profile")) else "source documents"
         return f"{self.backend} n={self.n}"
 
     @property
@@ -151,6 +153,10 @@ SWEEP = [
     for limit in (1, 10, 20, 60, 80, 128, "auto")
 ]
 
+#: What every profile is asked to judge, in each of its batches.
+PROFILED = Scenario("profile", 1024, "asyncio", "engine", max_concurrent="auto")
+PROFILES = [replace(PROFILED, id=f"profile-{name}") for name in endpoints.PROFILES]
+
 CLAIMS = [
     Claim("async batch, no cache", "naive-1024", "async-1024", "16×", 1024 / 18),
     Claim("async batch, cache", "naive-1024", "async-1024-cached", "27×", 1024 / 5),
@@ -165,4 +171,4 @@ SELF = [
     for n in SIZES
     for batch_size in BATCH_SIZES
 ]
-REGISTRY: dict[str, Scenario] = {scenario.id: scenario for scenario in [*GRID, *SELF, *SOURCES, *SWEEP]}
+REGISTRY: dict[str, Scenario] = {scenario.id: scenario for scenario in [*GRID, *SELF, *SOURCES, *SWEEP, *PROFILES]}

@@ -1,0 +1,48 @@
+"""`python -m bench.profiles`: the table of all profiles, exact on any machine, and a plot of each."""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import sys
+from pathlib import Path
+
+from bench.profiles import report
+from bench.profiles.endpoints import PROFILES
+from bench.profiles.plot import draw
+
+
+def main(arguments: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(
+        prog="python -m bench.profiles",
+        description="Judge five batches of 1024 at endpoints of every temper, in virtual time; 1 if a gate is missed.",
+    )
+    parser.add_argument("--profile", action="append", metavar="NAME", help=f"only this one: {', '.join(PROFILES)}")
+    parser.add_argument("--plot", type=Path, metavar="DIR", help="write a PNG of each auto run (extra: report)")
+    parser.add_argument("--sweep", action="store_true", help="play every fixed setting to find the best one")
+    options = parser.parse_args(arguments)
+    for name in options.profile or ():
+        if name not in PROFILES:
+            parser.error(f"there is no profile {name!r}: --profile takes {', '.join(PROFILES)}")
+    if options.plot is not None and importlib.util.find_spec("matplotlib") is None:
+        parser.error("--plot needs matplotlib: pip install rewardcore[report]")
+    lines, misses = [report.HEADINGS], list[str]()
+    for name in options.profile or PROFILES:
+        print(f"{name} …", file=sys.stderr, flush=True)
+        figures = report.measure(PROFILES[name], is_swept=options.sweep)
+        lines.append(report.line(figures))
+        misses += figures.misses()
+        if options.plot is not None:
+            try:
+                draw(PROFILES[name], figures.auto, options.plot / f"{name}.png")
+            except OSError as error:
+                print(f"bench.profiles: --plot: {error}", file=sys.stderr)
+                return 2
+    print("\n".join(lines))
+    for miss in misses:
+        print(f"missed: {miss}")
+    return 1 if misses else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
