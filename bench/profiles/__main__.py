@@ -5,9 +5,11 @@ from __future__ import annotations
 import argparse
 import importlib.util
 import sys
+from functools import partial
 from pathlib import Path
 
 from bench.profiles import report
+from bench.profiles.drive import SEED, new_pace
 from bench.profiles.endpoints import PROFILES
 from bench.profiles.plot import draw
 
@@ -20,6 +22,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--profile", action="append", metavar="NAME", help=f"only this one: {', '.join(PROFILES)}")
     parser.add_argument("--plot", type=Path, metavar="DIR", help="write a PNG of each auto run (extra: report)")
     parser.add_argument("--sweep", action="store_true", help="play every fixed setting to find the best one")
+    parser.add_argument("--seed", type=int, default=SEED, help="other draws and other jitter (%(default)s)")
     options = parser.parse_args(arguments)
     for name in options.profile or ():
         if name not in PROFILES:
@@ -29,7 +32,8 @@ def main(arguments: list[str] | None = None) -> int:
     lines, misses = [report.HEADINGS], list[str]()
     for name in options.profile or PROFILES:
         print(f"{name} …", file=sys.stderr, flush=True)
-        figures = report.measure(PROFILES[name], is_swept=options.sweep)
+        seeded = partial(new_pace, seed=options.seed)
+        figures = report.measure(PROFILES[name].seeded(options.seed), is_swept=options.sweep, new_pace=seeded)
         lines.append(report.line(figures))
         misses += figures.misses()
         if options.plot is not None:

@@ -69,9 +69,9 @@ class Played:
         return self.refused / self.requests
 
 
-def new_pace(setting: Setting) -> Pace:
+def new_pace(setting: Setting, seed: int = SEED) -> Pace:
     """As a judge's settings would open it, but for the seed."""
-    uniform = random.Random(SEED).random
+    uniform = random.Random(seed).random
     return Pace(AUTO_CEILING, finds=True, uniform=uniform) if setting == "auto" else Pace(setting, uniform=uniform)
 
 
@@ -96,7 +96,7 @@ class Player:
     def __init__(self, endpoint: Endpoint, pace: Pace, rubric: Rubric = QUALITY) -> None:
         self.endpoint = endpoint
         self.engine = Engine(
-            RequestBuilder(ADDRESS, rubric), rubric, None, pace, uniform=random.Random(SEED + 1).random
+            RequestBuilder(ADDRESS, rubric), rubric, None, pace, uniform=random.Random(endpoint.seed + 1).random
         )
         self.now = 0.0
         self.refused = 0

@@ -9,7 +9,8 @@ from __future__ import annotations
 import math
 import random
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import NamedTuple
 
 #: Seconds within which a refill or the end of a storm counts as reached: sums of floats are not exact.
@@ -195,42 +196,48 @@ class Profile:
 
     name: str
     about: str
-    open: Callable[[], Endpoint]
+    open: Callable[..., Endpoint]
     best: int
     may_refuse: float = 0.02
+
+    def seeded(self, seed: int) -> Profile:
+        """The same temper, with other draws."""
+        return replace(self, open=partial(self.open, seed=seed))
 
 
 PROFILES: dict[str, Profile] = {
     profile.name: profile
     for profile in (
         Profile(
-            "cap-429", "80 at once, then 429 with Retry-After: 1", lambda: Endpoint(capacity=80, retry_after=1.0), 80
+            "cap-429", "80 at once, then 429 with Retry-After: 1", partial(Endpoint, capacity=80, retry_after=1.0), 80
         ),
-        Profile("cap-503", "80 at once, then 503", lambda: Endpoint(capacity=80, refusal=503), 80),
-        Profile("moving-cap", "80 and 40 at once in turn, 30 s each", lambda: MovingCap(spread=0.3), 80),
-        Profile("requests-bucket", "50 requests a second, 50 in a burst", lambda: Bucket(rate=50, burst=50), 128, 0.05),
+        Profile("cap-503", "80 at once, then 503", partial(Endpoint, capacity=80, refusal=503), 80),
+        Profile("moving-cap", "80 and 40 at once in turn, 30 s each", partial(MovingCap, spread=0.3), 80),
+        Profile(
+            "requests-bucket", "50 requests a second, 50 in a burst", partial(Bucket, rate=50, burst=50), 128, 0.05
+        ),
         Profile(
             "tokens-bucket",
             "12,500 tokens a second, about 500 a request, 125,000 in a burst",
-            lambda: Bucket(rate=12_500, burst=125_000, tokens_each=500),
+            partial(Bucket, rate=12_500, burst=125_000, tokens_each=500),
             256,
             0.05,
         ),
-        Profile("saturating", "1 s × (1 + n / 50) with n at once", lambda: Saturating(), 512),
+        Profile("saturating", "1 s × (1 + n / 50) with n at once", Saturating, 512),
         Profile(
             "slow-start",
             "100 at once, and ten times slower for 20 s",
-            lambda: SlowStart(capacity=100, refusal=503),
+            partial(SlowStart, capacity=100, refusal=503),
             100,
         ),
         Profile(
             "storms",
             "80 at once, and 500 for 3 s in every 30 s",
-            lambda: Storms(capacity=80, refusal=503, spread=0.2),
+            partial(Storms, capacity=80, refusal=503, spread=0.2),
             100,
         ),
-        Profile("long-tail", "any load, replies of 5 to 2,000 tokens", lambda: LongTail(), 1000),
-        Profile("tiny", "2 at once, then 503", lambda: Endpoint(capacity=2, refusal=503), 2),
-        Profile("huge", "1,000 at once, then 429", lambda: Endpoint(capacity=1000), 1000),
+        Profile("long-tail", "any load, replies of 5 to 2,000 tokens", LongTail, 1000),
+        Profile("tiny", "2 at once, then 503", partial(Endpoint, capacity=2, refusal=503), 2),
+        Profile("huge", "1,000 at once, then 429", partial(Endpoint, capacity=1000), 1000),
     )
 }
