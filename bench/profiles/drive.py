@@ -27,13 +27,14 @@ from rewardcore.http.engine import Engine, Flight
 from rewardcore.http.pace import AUTO_CEILING, Pace
 from rewardcore.http.reading import ReplyReader
 from rewardcore.http.request import RequestBuilder
-from rewardcore.reply import Answer
+from rewardcore.reply import Answer, Reply
 from rewardcore.rubrics import QUALITY, Rubric
 from rewardcore.rubrics.rubric import grade
 from rewardcore.verdict import Verdict
 
 BATCHES, SIZE, SEED = 5, PROFILED.n, PROFILED.seed
 ADDRESS = rewardcore.Endpoint("http://judge.test/v1", model="judge")
+READER = ReplyReader(ADDRESS)
 Setting = int | Literal["auto"]
 
 
@@ -103,7 +104,6 @@ class Player:
         self.makespans: list[float] = []
         self.statuses: Counter[str] = Counter()
         self.moments: list[Moment] = []
-        self._reader = ReplyReader(ADDRESS)
         self._answers: list[tuple[float, int, Flight, Decision]] = []
         self._ordinal = itertools.count()
         self._accepted = 0
@@ -146,12 +146,12 @@ class Player:
         self.engine.settle(flight, self._read(decision), self.now)
 
     def _read(self, decision: Decision) -> Answer:
-        body = _body(decision.tokens) if decision.status == 200 else b""
+        if decision.status == 200:
+            return grade(self.engine.rubric, _reply(decision.tokens))
         try:
-            reply = self._reader.read(decision.status, dict(decision.headers), body)
+            return Answer(READER.read(decision.status, dict(decision.headers), b""))
         except Failure as failure:
             return Answer(failure=failure)
-        return grade(self.engine.rubric, reply)
 
     def _look(self) -> None:
         pace, in_flight = self.engine.pace, self.engine.stats.in_flight
@@ -188,7 +188,9 @@ _samples = functools.cache(functools.partial(samples_of, PROFILED))
 
 
 @functools.cache
-def _body(tokens: int) -> bytes:
+def _reply(tokens: int) -> Reply:
+    """Replies of one length are alike, and read once."""
     message = {"role": "assistant", "content": "Sound. <score>10</score>"}
     usage = {"prompt_tokens": 100, "completion_tokens": tokens, "total_tokens": 100 + tokens}
-    return orjson.dumps({"choices": [{"index": 0, "message": message, "finish_reason": "stop"}], "usage": usage})
+    choices = [{"index": 0, "message": message, "finish_reason": "stop"}]
+    return READER.read(200, {}, orjson.dumps({"choices": choices, "usage": usage}))
