@@ -12,6 +12,7 @@ import functools
 import gzip
 import itertools
 import json
+import math
 import re
 import socket
 import ssl
@@ -19,6 +20,7 @@ import struct
 import threading
 import time
 import zlib
+from collections import deque
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -89,9 +91,7 @@ class Exchange:
 
     def reset(self) -> None:
         self.ends_connection = True
-        connection = self._writer.get_extra_info("socket")
-        connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-        self._writer.transport.abort()
+        reset(self._writer)
 
     async def gone(self) -> None:
         """The client has hung up."""
@@ -108,6 +108,12 @@ class Exchange:
             for task in waiting:
                 task.cancel()
             await asyncio.gather(*waiting, return_exceptions=True)
+
+
+def reset(writer: asyncio.StreamWriter) -> None:
+    connection = writer.get_extra_info("socket")
+    connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    writer.transport.abort()
 
 
 def http(status: int, body: bytes | str, **headers: str) -> bytes:
@@ -127,13 +133,15 @@ def completion(content: object = "Fine. <score>7</score>", finish: str = "stop",
 class HostileServer:
     def __init__(self, host: str = "127.0.0.1", tls: ssl.SSLContext | None = None) -> None:
         self.host = host
+        self.port = 0
         self.tls = tls
+        self.is_away = False
         self.loop = asyncio.new_event_loop()
         self.connections = 0
         self.unknown = 0
         self._scripts: dict[str, Script] = {}
         self._numbers = itertools.count()
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks: dict[asyncio.Task[None], asyncio.StreamWriter] = {}
         self._thread = threading.Thread(target=self._run, name="hostile-server", daemon=True)
         self._ready = threading.Event()
 
@@ -151,15 +159,34 @@ class HostileServer:
         script = self._scripts[marker] = Script(self, marker, steps or (ok,))
         return script
 
+    def leave(self, seconds: float) -> None:
+        """Every connection is reset and the port is closed, for so long."""
+        asyncio.run_coroutine_threadsafe(self._leave(seconds), self.loop).result()
+
+    async def _leave(self, seconds: float) -> None:
+        self.is_away = True
+        self._listener.close()
+        for writer in list(self._tasks.values()):
+            reset(writer)
+        self._return = asyncio.ensure_future(self._come_back(seconds))
+
+    async def _come_back(self, seconds: float) -> None:
+        await asyncio.sleep(seconds)
+        await self._listen()
+        self.is_away = False
+
+    async def _listen(self) -> None:
+        self._listener = await asyncio.start_server(self._serve, self.host, self.port, ssl=self.tls)
+        self.port = self._listener.sockets[0].getsockname()[1]
+
     def _run(self) -> None:
-        server = self.loop.run_until_complete(asyncio.start_server(self._serve, self.host, 0, ssl=self.tls))
-        self.port: int = server.sockets[0].getsockname()[1]
+        self.loop.run_until_complete(self._listen())
         self.authority = f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
         self.base_url = f"{'https' if self.tls else 'http'}://{self.authority}/v1"
         self._ready.set()
         try:
             self.loop.run_forever()
-            server.close()
+            self._listener.close()
             self.loop.run_until_complete(self._stop())
         finally:
             self.loop.close()
@@ -173,7 +200,7 @@ class HostileServer:
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.current_task()
         assert task is not None
-        self._tasks.add(task)
+        self._tasks[task] = writer
         self.connections += 1
         try:
             with contextlib.suppress(OSError, asyncio.IncompleteReadError):
@@ -182,7 +209,7 @@ class HostileServer:
         except asyncio.CancelledError:
             pass  # the server stops
         finally:
-            self._tasks.discard(task)
+            del self._tasks[task]
             writer.close()
 
     async def _exchange(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
@@ -247,6 +274,60 @@ def together(count: int) -> Behaviour:
         await ok(exchange)
 
     return behave
+
+
+class Limited:
+    """Fine after a while for so many at once, and for so many in any second; whoever is too many is refused at once."""
+
+    def __init__(self, seconds: float, status: int, *, at_once: float = math.inf, a_second: float = math.inf) -> None:
+        self.seconds = seconds
+        self.at_once, self.a_second = at_once, a_second
+        self.refused = 0
+        self._serving = 0
+        self._accepted: deque[float] = deque()
+        self._refusal = answers(status)
+
+    async def __call__(self, exchange: Exchange) -> None:
+        now, accepted = time.monotonic(), self._accepted
+        while accepted and accepted[0] <= now - 1.0:
+            accepted.popleft()
+        if self._serving >= self.at_once or len(accepted) >= self.a_second:
+            self.refused += 1
+            await self._refusal(exchange)
+            return
+        accepted.append(now)
+        self._serving += 1
+        try:
+            await asyncio.sleep(self.seconds)
+        finally:
+            self._serving -= 1
+        await ok(exchange)
+
+
+class Storm:
+    """Fine, but for some seconds from its `first` request on, which all fail after `slow` seconds: as many as `met` it,
+    among them so many `again` whose body had come before."""
+
+    def __init__(self, first: int, seconds: float, status: int, slow: float) -> None:
+        self.first, self.seconds, self.slow = first, seconds, slow
+        self.met = self.again = 0
+        self._seen: set[bytes] = set()
+        self._ends = math.inf
+        self._failure = answers(status)
+
+    async def __call__(self, exchange: Exchange) -> None:
+        now, is_known = time.monotonic(), exchange.body in self._seen
+        self._seen.add(exchange.body)
+        if exchange.script.requests == self.first:
+            self._ends = now + self.seconds
+        if exchange.script.requests < self.first or now >= self._ends:
+            await asyncio.sleep(0.01)
+            await ok(exchange)
+            return
+        self.met += 1
+        self.again += is_known
+        await asyncio.sleep(self.slow)
+        await self._failure(exchange)
 
 
 def says(content: object = None, finish: str = "stop", **message: object) -> Behaviour:

@@ -1,0 +1,184 @@
+"""Endpoints that bear only so much, go away or have a storm: nothing is lost, little is refused, no time is wasted.
+
+Over real sockets and in every mode. How long it took is printed as a share of the ideal (`pytest -s`) and recorded in the
+JUnit report; it is asserted only coarsely, since the machine that runs this is never quiet.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+import rewardcore as rc
+from tests.modes.conftest import Opener
+from tests.modes.hostile_server import (
+    Behaviour,
+    HostileServer,
+    Limited,
+    Script,
+    Storm,
+    answers,
+    breathing,
+    eventually,
+    together,
+)
+
+#: How many at once each mode asks: a worker process costs the most of a second to start.
+WIDE = {"sync": 1, "process": 6}
+RECORD = Callable[[str, object], None]
+
+
+def width(mode: str, most: int = 60) -> int:
+    return min(most, WIDE.get(mode, most))
+
+
+@pytest.fixture
+def own_server() -> Iterator[HostileServer]:
+    """One that may go away."""
+    with HostileServer() as server:
+        yield server
+
+
+def warm(judge: rc.Judge, server: HostileServer, at_once: int) -> None:
+    """Processes are started and clients imported."""
+    script = server.script(together(at_once))
+    assert statuses(judge.judge(script.samples(at_once))) == {"ok"}
+
+
+def statuses(verdicts: list[rc.Verdict]) -> set[str]:
+    return {verdict.status for verdict in verdicts}
+
+
+def options(mode: str, most: int = 60) -> dict[str, Any]:
+    return {"max_concurrent": most} | ({"workers": width(mode, most)} if mode == "process" else {})
+
+
+# Limits.
+
+
+LIMITS = {
+    "50 a second, 429": (150, 0.05, lambda places: Limited(0.05, 429, a_second=50)),
+    "50 a second, 503": (150, 0.05, lambda places: Limited(0.05, 503, a_second=50)),
+    "a sixth at once, 503": (120, 0.06, lambda places: Limited(0.06, 503, at_once=max(1, places // 6))),
+    "a half at once, 503": (300, 0.1, lambda places: Limited(0.1, 503, at_once=max(1, places // 2))),
+}
+
+
+@pytest.mark.parametrize("limit", LIMITS)
+def test_an_endpoint_that_bears_only_so_much_judges_everything_and_refuses_few(
+    mode: str, limit: str, open_judge: Opener, server: HostileServer, record_property: RECORD
+) -> None:
+    """60 at once where a mode can: then it is 10, or 30, that are borne."""
+    count, seconds, new = LIMITS[limit]
+    places = width(mode)
+    if places < 60:
+        count = min(count, 80)
+    behaviour = new(places)
+    with open_judge(mode, **options(mode)) as judge:
+        warm(judge, server, places)
+        script = server.script(behaviour)
+        began = time.monotonic()
+        verdicts = judge.judge(script.samples(count))
+        took = time.monotonic() - began
+    assert statuses(verdicts) == {"ok"}
+    borne = min(places, behaviour.at_once)
+    ideal = max(count / behaviour.a_second - 1.0, count * seconds / borne)
+    record_property("ratio", took / ideal)
+    print(f"\n{mode}, {limit}: {took:.2f} s of {ideal:.2f} s, {took / ideal:.2f}; {behaviour.refused} of {count} refused")
+    burst = max(0, places - min(behaviour.at_once, behaviour.a_second))
+    assert behaviour.refused <= burst + 0.25 * count
+    assert took <= 2.5 * ideal + 1.0
+
+
+# Going away.
+
+
+def test_an_endpoint_that_comes_up_late_judges_everything(
+    mode: str, open_judge: Opener, own_server: HostileServer
+) -> None:
+    script = own_server.script(breathing)
+    own_server.leave(1.5)
+    endpoint = rc.Endpoint(own_server.base_url, "judge")
+    with open_judge(mode, endpoint, **options(mode)) as judge:
+        verdicts = judge.judge(script.samples(40))
+        stats = judge.stats
+    assert statuses(verdicts) == {"ok"}
+    assert script.requests == 40, "nobody was there before"
+    assert stats.retried <= 60 + 20
+
+
+def test_an_endpoint_that_goes_away_for_a_while_is_asked_by_one_probe_at_a_time_and_judges_everything(
+    mode: str, open_judge: Opener, own_server: HostileServer
+) -> None:
+    script, places, count = own_server.script(breathing), width(mode), 400
+    endpoint = rc.Endpoint(own_server.base_url, "judge")
+    with open_judge(mode, endpoint, **options(mode)) as judge:
+        warm(judge, own_server, places)
+        before = judge.stats
+        pending = judge.submit(script.samples(count))
+        waiting = _in_a_thread(pending.result)
+        script.saw(40)
+        own_server.leave(2.0)
+        # What was in the air is cut off, and each may find out on its own that nobody is there.
+        eventually(lambda: judge.stats.in_flight <= 1, "the cut flights have landed")
+        seen = set()
+        while own_server.is_away:
+            seen.add(judge.stats.in_flight)
+        away = judge.stats
+        verdicts = waiting()
+        after = judge.stats
+    assert statuses(verdicts) == {"ok"}
+    assert seen <= {0, 1}
+    print(f"\n{mode}: {away.retried - before.retried} retried while away, {after.retried - before.retried} in all")
+    assert away.retried - before.retried <= 2 * places + 12
+    assert after.requests - before.requests <= count + 4 * places + 24
+
+
+def _in_a_thread(work: Callable[[], Any]) -> Callable[[], Any]:
+    """Sync begins when somebody waits for it."""
+    from concurrent.futures import ThreadPoolExecutor
+
+    executor = ThreadPoolExecutor(1)
+    future = executor.submit(work)
+    executor.shutdown(wait=False)
+    return future.result
+
+
+# Storms.
+
+
+@pytest.mark.parametrize(
+    ("status", "slow", "most"), [(500, 0.0, 60), (502, 0.3, 60), (503, 0.0, 60), (503, 0.3, 8), (500, 0.0, 8)]
+)
+def test_in_a_storm_a_tenth_of_the_requests_are_retries_and_after_it_everything_is_judged(
+    mode: str, status: int, slow: float, most: int, open_judge: Opener, server: HostileServer
+) -> None:
+    storm = Storm(100, 2.0, status, slow)
+    with open_judge(mode, **options(mode, most)) as judge:
+        warm(judge, server, width(mode, most))
+        verdicts = judge.judge(server.script(storm).samples(400))
+    assert statuses(verdicts) == {"ok"}
+    print(f"\n{mode}, {status} after {slow} s, {most}: {storm.met} met the storm, {storm.again} of them again")
+    assert storm.met >= 3, "there was a storm"
+    assert storm.again <= 1 + 0.1 * storm.met
+
+
+# One that is at fault.
+
+
+@pytest.mark.parametrize("status", [500, 503])
+def test_one_sample_that_always_fails_is_given_up_after_a_few_attempts_and_the_others_are_judged(
+    mode: str, status: int, open_judge: Opener, server: HostileServer
+) -> None:
+    fine, bad = server.script(breathing), server.script(answers(status))
+    samples = fine.samples(40)
+    samples.insert(3, bad.sample())
+    with open_judge(mode, **options(mode)) as judge:
+        verdicts = judge.judge(samples)
+    assert (verdicts[3].status, str(status) in str(verdicts[3].error)) == ("failed", True)
+    assert statuses(verdicts[:3] + verdicts[4:]) == {"ok"}
+    assert bad.requests <= 10
+    assert fine.requests == 40
