@@ -26,8 +26,8 @@ from tests.modes.hostile_server import (
     together,
 )
 
-#: How many at once each mode asks: a worker process costs the most of a second to start.
-WIDE = {"sync": 1, "process": 6}
+#: How many at once a mode asks: a worker process costs the most of a second to start, httpx 10 ms of CPU a request.
+WIDE = {"sync": 1, "process": 6, "asyncio-httpx": 16}
 RECORD = Callable[[str, object], None]
 
 
@@ -42,10 +42,11 @@ def own_server() -> Iterator[HostileServer]:
         yield server
 
 
-def warm(judge: rc.Judge, server: HostileServer, at_once: int) -> None:
-    """Processes are started and clients imported."""
-    script = server.script(together(at_once))
-    assert statuses(judge.judge(script.samples(at_once))) == {"ok"}
+def warm(judge: rc.Judge, server: HostileServer, mode: str, at_once: int) -> None:
+    """Processes are started and clients imported; and how long that took is no latency any more."""
+    assert statuses(judge.judge(server.script(together(at_once)).samples(at_once))) == {"ok"}
+    if mode == "process":
+        assert statuses(judge.judge(server.script(breathing).samples(160))) == {"ok"}
 
 
 def statuses(verdicts: list[rc.Verdict]) -> set[str]:
@@ -60,8 +61,8 @@ def options(mode: str, most: int = 60) -> dict[str, Any]:
 
 
 LIMITS = {
-    "50 a second, 429": (150, 0.05, lambda places: Limited(0.05, 429, a_second=50)),
-    "50 a second, 503": (150, 0.05, lambda places: Limited(0.05, 503, a_second=50)),
+    "50 a second, 429": (200, 0.05, lambda places: Limited(0.05, 429, a_second=50)),
+    "50 a second, 503": (200, 0.05, lambda places: Limited(0.05, 503, a_second=50)),
     "a sixth at once, 503": (120, 0.06, lambda places: Limited(0.06, 503, at_once=max(1, places // 6))),
     "a half at once, 503": (300, 0.1, lambda places: Limited(0.1, 503, at_once=max(1, places // 2))),
 }
@@ -74,23 +75,23 @@ def test_an_endpoint_that_bears_only_so_much_judges_everything_and_refuses_few(
     """60 at once where a mode can: then it is 10, or 30, that are borne."""
     count, seconds, new = LIMITS[limit]
     places = width(mode)
-    if places < 60:
-        count = min(count, 80)
+    if places == 1:
+        count = 50
     behaviour = new(places)
     with open_judge(mode, **options(mode)) as judge:
-        warm(judge, server, places)
+        warm(judge, server, mode, places)
         script = server.script(behaviour)
         began = time.monotonic()
         verdicts = judge.judge(script.samples(count))
         took = time.monotonic() - began
     assert statuses(verdicts) == {"ok"}
     borne = min(places, behaviour.at_once)
-    ideal = max(count / behaviour.a_second - 1.0, count * seconds / borne)
+    ideal = max(count / behaviour.a_second - 1.0, 0.0) + count * seconds / borne
     record_property("ratio", took / ideal)
     print(f"\n{mode}, {limit}: {took:.2f} s of {ideal:.2f} s, {took / ideal:.2f}; {behaviour.refused} of {count} refused")
     burst = max(0, places - min(behaviour.at_once, behaviour.a_second))
     assert behaviour.refused <= burst + 0.25 * count
-    assert took <= 2.5 * ideal + 1.0
+    assert took <= 2.5 * ideal
 
 
 # Going away.
@@ -113,10 +114,10 @@ def test_an_endpoint_that_comes_up_late_judges_everything(
 def test_an_endpoint_that_goes_away_for_a_while_is_asked_by_one_probe_at_a_time_and_judges_everything(
     mode: str, open_judge: Opener, own_server: HostileServer
 ) -> None:
-    script, places, count = own_server.script(breathing), width(mode), 400
+    script, places, count = own_server.script(breathing), width(mode), 150
     endpoint = rc.Endpoint(own_server.base_url, "judge")
     with open_judge(mode, endpoint, **options(mode)) as judge:
-        warm(judge, own_server, places)
+        warm(judge, own_server, mode, places)
         before = judge.stats
         pending = judge.submit(script.samples(count))
         waiting = _in_a_thread(pending.result)
@@ -158,8 +159,8 @@ def test_in_a_storm_a_tenth_of_the_requests_are_retries_and_after_it_everything_
 ) -> None:
     storm = Storm(100, 2.0, status, slow)
     with open_judge(mode, **options(mode, most)) as judge:
-        warm(judge, server, width(mode, most))
-        verdicts = judge.judge(server.script(storm).samples(400))
+        warm(judge, server, mode, width(mode, most))
+        verdicts = judge.judge(server.script(storm).samples(240 if mode == "sync" else 400))
     assert statuses(verdicts) == {"ok"}
     print(f"\n{mode}, {status} after {slow} s, {most}: {storm.met} met the storm, {storm.again} of them again")
     assert storm.met >= 3, "there was a storm"
