@@ -64,7 +64,7 @@ class Knee:
         if self._left:
             return None
         size, pace, choice = self._end - self._first, self._seconds / self._tokens, None
-        self._quickest = min(1.01 * self._quickest, pace)
+        self._quickest = min(1.001 * self._quickest, pace)
         if self._at_departure >= _STEADY * size * self._peak:  # else they left into a window that was still filling
             self._is_slow = pace > _SLOW * self._quickest
             if not self._is_slow:

@@ -37,20 +37,21 @@ from .knee import Knee
 
 AUTO_START = 8
 AUTO_CEILING = 1024
-#: Where nothing is known, places double each so many seconds, up to so many, until the first answer says more.
+#: Where nothing is known, places double each so many seconds, up to so many, until the first answers say more.
 _DOUBLING, _BLIND = 0.15, 512
 #: So many cuts, or other failures, in a row are no accident; of more than so many cuts the middle is forgotten.
 _IN_A_ROW, _REMEMBERED = 3, 32
 #: Seconds: the first pause of an endpoint that has never answered, and the longest of all.
 FIRST_PAUSE, LONGEST_PAUSE = 0.25, 8.0
-#: So many accepted requests make a rate.
+#: So many accepted requests make a rate, and so many answers end the start in the dark.
 _ENOUGH = 8
 #: Refused at the same number so often after the first time, it is a cap.
 _AGREED = 2
 #: Evenly spaced departures are this much quicker than the window asks for, so that the window stays full.
 _EVEN = 1.1
-#: Below so many places an empty window is not filled in one go.
-_FEW = 16
+#: Below so many places an empty window is not filled in one go; above, within this share of a round trip, so that
+#: whoever refuses all of it is heard before all of it has left.
+_FEW, _FILLING = 16, 0.02
 _MEMORY, _HEALTH_MEMORY, HEALTHY = 1 / 32, 1 / 8, 0.9
 #: While requests fail, this share of them may be retries.
 _RETRIES = 0.1
@@ -111,11 +112,11 @@ class Pace:
         self.ceiling = ceiling
         self.window = min(AUTO_START, ceiling) if finds else ceiling
         self.rate = math.inf
-        self.latency = 0.0
+        self.latency = self._latest = 0.0  # seconds a reply takes: the mean, and the last one
         self.health = 1.0
         self.sent = 0
         self._uniform = uniform
-        self._heard = 0
+        self._heard = self._answers = 0
         self._next = -math.inf  # when the next may leave
         self._next_place = -math.inf  # when the next place comes, before anybody has answered
         self._is_blind = finds
@@ -184,8 +185,10 @@ class Pace:
             self._is_filling = (
                 self._agreed > 0 or (self._bound is None and not self._is_even) or (self._bound or 0) >= _FEW
             )
-        if self.rate < math.inf or (self._is_even and not self._is_filling):
-            spacing = 1 / self.rate if self.rate < math.inf else self.latency / (_EVEN * self.window)
+        if self.rate < math.inf or self._is_even:
+            round_trip = min(self.latency, 4 * self._latest)  # a mean forgets slowly that all was slow once
+            share = _FILLING if self._is_filling else 1 / _EVEN
+            spacing = 1 / self.rate if self.rate < math.inf else share * round_trip / self.window
             late = now - self._next  # a timer's delay is made up for
             self._next = now + spacing - (late if 0.0 < late < min(spacing, _LATE) else 0.0)
         return self.sent
@@ -200,7 +203,9 @@ class Pace:
         quota: Quota | None = None,
     ) -> None:
         """The endpoint answered; `seconds` and `tokens` tell of a whole reply, and `others` are in the air."""
-        self._is_blind = False
+        self._answers += 1
+        if self._answers >= _ENOUGH:  # the very first may be the shortest of all
+            self._is_blind = False
         self.health += _HEALTH_MEMORY * (1.0 - self.health)
         if number > self.last_good:
             self.last_good, self._failed_in_a_row = number, 0
@@ -210,6 +215,7 @@ class Pace:
             return
         self._heard += 1
         self.latency += max(_MEMORY, 1 / self._heard) * (seconds - self.latency)
+        self._latest = seconds
         if quota is not None and quota.left < self.window:
             self._keep_to(min(self.rate, quota.rate))
         choice = None
@@ -238,6 +244,8 @@ class Pace:
         self._refused_in_all += 1
         if self._knee is not None:
             self._knee.begin()
+        # A window that is all in the air says as much as samples that wait: the batch is just as large.
+        pressed = pressed or 8 * others >= 7 * self.window
         is_new = number > self._cut_after  # else it is one more of the burst that was cut already
         if is_new:
             if len(self._silence) == _REMEMBERED:

