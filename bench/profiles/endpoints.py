@@ -214,13 +214,13 @@ PROFILES: dict[str, Profile] = {
         Profile("cap-503", "80 at once, then 503", partial(Endpoint, capacity=80, refusal=503), 80),
         Profile("moving-cap", "80 and 40 at once in turn, 30 s each", partial(MovingCap, spread=0.3), 80),
         Profile(
-            "requests-bucket", "50 requests a second, 50 in a burst", partial(Bucket, rate=50, burst=50), 128, 0.05
+            "requests-bucket", "50 requests a second, 50 in a burst", partial(Bucket, rate=50, burst=50), 512, 0.05
         ),
         Profile(
             "tokens-bucket",
             "12,500 tokens a second, about 500 a request, 125,000 in a burst",
             partial(Bucket, rate=12_500, burst=125_000, tokens_each=500),
-            256,
+            64,
             0.05,
         ),
         Profile("saturating", "1 s × (1 + n / 50) with n at once", Saturating, 512),
@@ -234,7 +234,7 @@ PROFILES: dict[str, Profile] = {
             "storms",
             "80 at once, and 500 for 3 s in every 30 s",
             partial(Storms, capacity=80, refusal=503, spread=0.2),
-            100,
+            512,
         ),
         Profile("long-tail", "any load, replies of 5 to 2,000 tokens", LongTail, 1000),
         Profile("tiny", "2 at once, then 503", partial(Endpoint, capacity=2, refusal=503), 2),
