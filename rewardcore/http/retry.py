@@ -80,10 +80,8 @@ class Blame:
         self._latest, self._before = (who, number), others_failed
         if isinstance(failure, (BrokenReply, WorkerDied)):
             return True
-        is_own = others_got_through
-        if isinstance(failure, Overloaded):
-            is_own = is_own and others_failed < since and not isinstance(failure, RateLimited)
-        is_own = is_own or (is_known and not self._others_fail)
+        is_own = others_got_through and (others_failed < since or not isinstance(failure, Overloaded))
+        is_own = (is_own or (is_known and not self._others_fail)) and not isinstance(failure, RateLimited)
         self._others_fail = self._others_fail or not is_own
         return is_own
 

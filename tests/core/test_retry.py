@@ -120,6 +120,7 @@ def test_where_others_get_through_that_left_later_it_is_the_samples_fault(kind):
 
 def test_a_rate_limit_is_never_the_samples_fault():
     assert not falls(Blame(), "a", RateLimited, 3, since=1, got_through=True)
+    assert not falls(Blame(), "a", RateLimited, 3, since=1, got_through=True, is_known=True)
 
 
 def test_an_overload_is_the_samples_fault_only_if_nobody_else_was_refused():

@@ -40,5 +40,6 @@ class SyncDriver(LoopDriver):
 
     async def shut(self) -> None:
         for call in list(self._unasked):
+            call.deadline = self.clock.now() + self._deadline  # it has not begun
             self.engine.open(call)  # to be told that it is too late
         await super().shut()
