@@ -90,8 +90,8 @@ class Cut(NamedTuple):
     rate: float
 
 
-class Restored(NamedTuple):
-    """When a storm was last taken for over, what had been sent, and what refused, by then."""
+class Resumed(NamedTuple):
+    """When something last got through after a refusal, and what had been sent, and refused, by then."""
 
     now: float
     sent: int
@@ -134,7 +134,8 @@ class Pace:
         self._bound: int | None = None
         self._agreed = 0
         self._is_even = self._is_filling = False
-        self._restored: Restored | None = None
+        self._resumed = Resumed(0.0, 0, 0)
+        self._restored: Resumed | None = None  # when a storm was last taken for over
         self.is_dry = False  # nothing is in the air, and the last that was did not get through
         self.last_good = 0
         self._failed_in_a_row = 0
@@ -315,22 +316,30 @@ class Pace:
         while self._silence and self._silence[0].number < number:
             self._silence.popleft()
             cuts += 1
+        resumed, self._resumed = self._resumed, Resumed(now, self.sent, self._refused_in_all)
         if not self._silence and (cuts >= _IN_A_ROW or (self.is_dry and first.window > 2)):
-            self._restore(first, now)
+            restored, self._restored = self._restored, self._resumed
+            is_repeated = restored is not None and first.number <= restored.sent + 4 * first.window
+            self._restore(first, now, self._borne(restored, now) if restored and is_repeated else 0.0)
         elif first.others:
             self._conclude(first)
+        if self.rate < math.inf and self.sent - resumed.sent >= _ENOUGH:
+            self.rate = max(self.rate, 0.95 * self._borne(resumed, now))
         self.is_dry = self.is_dry and bool(self._silence)
 
-    def _restore(self, first: Cut, now: float) -> None:
+    def _borne(self, since: Resumed, now: float) -> float:
+        """From one moment at which something got through again to the next, just so much is accepted as is borne."""
+        accepted = self.sent - since.sent - (self._refused_in_all - since.refused)
+        return max(1, accepted) / max(now - since.now, 1e-3)
+
+    def _restore(self, first: Cut, now: float, borne: float) -> None:
         """A storm is over: what was borne before it is borne again, evenly spaced; unless that brought the storm."""
-        before, self._restored = self._restored, Restored(now, self.sent, self._refused_in_all)
         self._is_even, self._bound, self._progress = True, None, 0
         self._next = now
         if first.rate < math.inf:
             self._keep_to(0.7 * first.rate)
-        elif before is not None and first.number <= before.sent + 4 * first.window and now > before.now:
-            accepted = self.sent - before.sent - (self._refused_in_all - before.refused)
-            self._keep_to(max(1, accepted) / (now - before.now))
+        elif borne:
+            self._keep_to(borne)
         else:
             self.window = self._target = first.window
             self.rate, self._step = math.inf, 0.0
