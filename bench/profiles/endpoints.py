@@ -220,7 +220,7 @@ PROFILES: dict[str, Profile] = {
             "tokens-bucket",
             "12,500 tokens a second, about 500 a request, 125,000 in a burst",
             partial(Bucket, rate=12_500, burst=125_000, tokens_each=500),
-            64,
+            1000,
             0.05,
         ),
         Profile("saturating", "1 s × (1 + n / 50) with n at once", Saturating, 512),
