@@ -359,7 +359,9 @@ class Engine:
         if _is_stale(flight, failure):
             return now
         others_got_through = self.pace.last_good > flight.failed
-        if self.blame.falls_on(flight, flight.number, failure, flight.failed, others_got_through, bool(flight.faults)):
+        # Known for faults of its own, and it cannot be what else is in the air that overloads the endpoint.
+        is_known = bool(flight.faults) and not (isinstance(failure, Overloaded) and self.stats.in_flight)
+        if self.blame.falls_on(flight, flight.number, failure, flight.failed, others_got_through, is_known):
             flight.faults += (failure,)
             if self.blame.is_final(flight.faults):
                 return None

@@ -257,7 +257,7 @@ class Pace:
         if not others and not is_lonely:
             self._pause(now)
         elif self.rate < math.inf:
-            if is_new and pressed:
+            if is_new and (pressed or others):
                 self._slow_down(now)
         elif pressed:
             self._narrow(others, is_new)
@@ -339,9 +339,8 @@ class Pace:
         if first.rate < math.inf:
             self._keep_to(0.7 * first.rate)
         elif borne:
-            self._keep_to(
-                max(borne, self.rate)
-            )  # which is how fast probes went: where little is asked, little is borne
+            probes = self.rate if self.rate < math.inf else 0.0  # where little was asked, little seems to be borne
+            self._keep_to(max(borne, probes))
         else:
             self.window = self._target = first.window
             self.rate, self._step = math.inf, 0.0

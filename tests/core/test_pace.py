@@ -396,7 +396,7 @@ def test_where_it_is_refused_at_other_numbers_the_rate_settles_near_what_is_acce
     refused = world.count("refused")
     world.run(replies=4000)
     borne = 2000 / (world.now - settled)
-    assert 0.65 * 50 <= borne <= 51
+    assert 0.7 * 50 <= borne <= 51
     assert world.count("refused") - refused <= 0.1 * 2000
 
 
