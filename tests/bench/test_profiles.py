@@ -24,45 +24,41 @@ from rewardcore.http.pace import AUTO_CEILING, Pace
 figures_of = functools.cache(lambda name: report.measure(PROFILES[name]))
 
 
-def every_profile(known_misses: dict[str, str] | None = None):
-    """Strict: whoever meets a gate that was missed takes it off the list."""
-    misses = known_misses or {}
-    marks = {name: [pytest.mark.xfail(reason=misses[name], strict=True)] if name in misses else [] for name in PROFILES}
-    return pytest.mark.parametrize("name", [pytest.param(name, marks=marks[name]) for name in PROFILES])
+every_profile = pytest.mark.parametrize("name", PROFILES)
 
 
 # The gates.
 
 
-@every_profile()
+@every_profile
 def test_auto_reaches_nine_tenths_of_the_best_fixed_setting(name):
     assert figures_of(name).of_the_best >= 0.90
 
 
-@every_profile()
+@every_profile
 def test_auto_reaches_four_fifths_of_it_in_the_first_batch(name):
     assert figures_of(name).of_its_first >= 0.80
 
 
-@every_profile()
+@every_profile
 def test_auto_is_hardly_ever_refused(name):
     assert figures_of(name).auto.refused_share <= (0.05 if "bucket" in name else 0.02)
 
 
-@every_profile()
+@every_profile
 def test_a_fixed_limit_keeps_to_the_endpoints_own_pace(name):
     """Whether the endpoint bears fewer than the limit, so that it refuses, or more."""
     assert figures_of(name).of_own_pace(60) >= 0.85
     assert figures_of(name).of_own_pace(200) >= 0.85
 
 
-@every_profile()
+@every_profile
 def test_many_at_once_never_take_longer_than_one(name):
     figures = figures_of(name)
     assert max(figures.auto.seconds, figures.fixed[60].seconds) <= figures.one.seconds
 
 
-@every_profile()
+@every_profile
 def test_nothing_is_lost(name):
     figures = figures_of(name)
     for played in (figures.auto, figures.best, figures.one, *figures.fixed.values()):
@@ -70,7 +66,7 @@ def test_nothing_is_lost(name):
         assert played.requests == 5 * 1024 + played.retried == 5 * 1024 + played.refused
 
 
-@every_profile()
+@every_profile
 def test_the_report_misses_what_these_tests_miss(name):
     """One list of gates for the command, the benchmarks and the tests."""
     figures = figures_of(name)
@@ -148,7 +144,7 @@ def test_a_buckets_own_pace_is_its_rate():
     assert second == pytest.approx(first)
 
 
-@every_profile()
+@every_profile
 def test_nobody_is_quicker_than_the_endpoints_own_pace(name):
     """But for one that slows down under load; a hundredth for the order, which moves the last replies."""
     if name == "saturating":
@@ -158,7 +154,7 @@ def test_nobody_is_quicker_than_the_endpoints_own_pace(name):
     assert quickest >= 0.99 * sum(own_pace(PROFILES[name].open()))
 
 
-@every_profile()
+@every_profile
 def test_whoever_waits_until_it_opens_is_accepted(name):
     endpoint, now, in_flight = PROFILES[name].open(), 0.0, 0
     for sample in range(3 * SIZE):
