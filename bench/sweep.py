@@ -70,6 +70,9 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--deadline", type=float, default=300.0)
     parser.add_argument("--extra-body", type=json.loads, default=None, help="JSON that is added to every request")
     options = parser.parse_args(arguments)
+    for limit in options.limits:
+        if limit != "auto" and not (limit.isdecimal() and int(limit)):
+            parser.error(f"--limits takes whole numbers above 0, or auto, not {limit!r}")
     limits = [limit if limit == "auto" else int(limit) for limit in options.limits]
     endpoint = Endpoint(
         options.base_url,
