@@ -153,7 +153,7 @@ class Engine:
     def settle(self, flight: Flight, answer: Answer, now: float) -> None:
         """An attempt is over; `answer` is its outcome."""
         self._landed(flight)
-        flight.latency = latency = now - flight.sent_at
+        flight.latency = latency = max(0.0, now - flight.sent_at - answer.waited)
         failure, reply = answer.failure, answer.reply or answer.said
         if reply is not None:
             self.stats.arrived(latency, reply.usage)

@@ -43,6 +43,9 @@ _DOUBLING, _BLIND = 0.15, 512
 _IN_A_ROW, _REMEMBERED = 3, 32
 #: Seconds: the first pause of an endpoint that has never answered, and the longest of all.
 FIRST_PAUSE, LONGEST_PAUSE = 0.25, 8.0
+#: How much longer each pause is than the one before, and how far jitter moves it: what is slept past a silence's end
+#: is lost, and doubled pauses at full jitter slept a third of it (CONTRIBUTING.md).
+_GROWTH, _JITTER = 1.5, 0.25
 #: So many accepted requests make a rate, and so many answers end the start in the dark.
 _ENOUGH = 8
 #: Refused at the same number so often after the first time, it is a cap.
@@ -293,11 +296,11 @@ class Pace:
         self.is_dry = True
         accepted = self._accepted(now) if not self._silence or self._silence[0].window <= 2 else 0.0
         present = min(self.rate, 1 / max(1e-3, self.latency if accepted else self.latency / 8 or FIRST_PAUSE / 2))
-        self.rate, self._step = max(1 / LONGEST_PAUSE, present / 2, min(present, 0.98 * accepted)), 1.0
+        self.rate, self._step = max(1 / LONGEST_PAUSE, present / _GROWTH, min(present, 0.98 * accepted)), 1.0
         if accepted:
             self._step = 1 / 64
         self.window = self._target = 1
-        self._next = now + (0.5 + self._uniform()) / self.rate
+        self._next = now + (1 + _JITTER * (2 * self._uniform() - 1)) / self.rate
 
     def _keep_to(self, rate: float) -> None:
         """The rate rules from here on, and the window does not."""

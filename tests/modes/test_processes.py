@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import os
 import signal
+import threading
+import time
 from pathlib import Path
 
 import pytest
@@ -19,6 +21,17 @@ from tests.modes.scripts import ended, run_script, started
 
 def statuses(verdicts: list[rc.Verdict]) -> list[str]:
     return [verdict.status for verdict in verdicts]
+
+
+class NotesWhenReady:
+    """A worker's set-up that takes a while, and notes when it was over."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def __call__(self) -> None:
+        threading.Event().wait(0.3)
+        self.path.write_text(str(time.monotonic()))
 
 
 def new_children(before: set[int]) -> list[int]:
@@ -37,6 +50,17 @@ def test_the_samples_of_a_killed_worker_are_judged_by_another(open_judge: Opener
         assert statuses(pending.result()) == ["ok"] * 3
         assert [child for child in new_children(before) if child == worker] == []
     assert script.requests == 4
+
+
+def test_a_workers_start_is_no_latency_of_the_endpoints(
+    open_judge: Opener, server: HostileServer, tmp_path: Path
+) -> None:
+    noted = tmp_path / "ready"
+    with open_judge("process", workers=1, worker_setup=NotesWhenReady(noted)) as judge:
+        (verdict,) = judge.judge(server.script(ok).samples(1))
+        since = time.monotonic() - float(noted.read_text())
+        assert 0.0 < verdict.latency <= since
+        assert judge.stats.p99 == verdict.latency
 
 
 def test_a_sample_that_kills_every_worker_fails_alone(open_judge: Opener, server: HostileServer) -> None:

@@ -61,13 +61,16 @@ class _Worker(Child):
     _answer: asyncio.Future[Answer] | None = None
 
     async def ask(self, body: bytes) -> Answer:
+        began = self._loop.time()
         await asyncio.wait([self.ready])
         if self.reason:
             raise WorkerDied(self.reason)
+        waited = self._loop.time() - began
         self._answer = answer = self._loop.create_future()
         self.write(body)
         try:
-            return await asyncio.shield(answer)
+            answered: Answer = await asyncio.shield(answer)
+            return answered._replace(waited=waited)
         except asyncio.CancelledError:
             for _ in range(_SIGNALS):  # one that comes before the worker has read its question is not heeded
                 if answer.done() or self.process.pid is None:
