@@ -20,7 +20,7 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import orjson
 
@@ -48,6 +48,7 @@ _GATHER_SECONDS = 0.02
 Row = tuple[Reply, str | None, float, bytes]
 
 
+@runtime_checkable
 class Cache(Protocol):
     """What a caller may bring. Whatever it raises fails the sample that it was asked for."""
 
@@ -88,7 +89,13 @@ class SqliteCache:
     """One file, write-ahead logged. Opening it proves that it can be written, or raises CacheError."""
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
-        self.path = Path(path).absolute()  # the writer opens it later, and the process may have moved
+        self.path = Path(path).expanduser().absolute()  # the writer opens it later, and the process may have moved
+        if not self.path.parent.is_dir():
+            raise CacheError(
+                f"cache {self.path}: the directory {self.path.parent} does not exist; make it, or name another file"
+            )
+        if self.path.is_dir():
+            raise CacheError(f"cache {self.path} is a directory; name another file")
         self._reading, self._writing = threading.RLock(), threading.RLock()
         self._reader: sqlite3.Connection | None = None
         self._write_connection: sqlite3.Connection | None = None

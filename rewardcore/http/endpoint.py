@@ -16,7 +16,12 @@ from urllib.parse import urlsplit
 from ..failures import ConfigurationError
 from .secrets import Mask, Secret
 
-_RESERVED = ("model", "messages", "stream")
+_RESERVED = dict.fromkeys(("model", "messages", "stream"), "the judge sets it") | {
+    "n": "several draws are repeats of a sample, under a rubric that is independent"
+}
+#: What may bound a reply, in the order in which a server heeds it.
+_REPLY_LIMITS = ("max_completion_tokens", "max_tokens")
+_MAX_TOKENS = 1024
 _HEADER_NAME = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
 
 
@@ -24,17 +29,21 @@ _HEADER_NAME = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
 class Endpoint:
     """An OpenAI-compatible base URL, a model name and the *name* of the variable that holds the key.
 
-    `extra_body` carries what a server understands beyond the standard, such as vLLM's `structured_outputs`. `ca_file`
-    holds the certificates to trust in place of the machine's own.
+    `temperature=None` and `max_tokens=None` leave the parameter out; `max_completion_tokens` takes the place of
+    `max_tokens`, for models that refuse it. `extra_body` carries what a server understands beyond the standard, such
+    as vLLM's `structured_outputs`. `identity` stands for the base URL in the cache's keys, so that the same model on
+    another node or port keeps its cache. `ca_file` holds the certificates to trust in place of the machine's own.
     """
 
     base_url: str
     model: str
     api_key_env: str | None = "OPENAI_API_KEY"
-    temperature: float = 0.0
-    max_tokens: int = 1024
+    temperature: float | None = 0.0
+    max_tokens: int | None = _MAX_TOKENS
+    max_completion_tokens: int | None = None
     extra_body: Mapping[str, Any] | None = None
     headers: Mapping[str, str] | None = field(default=None, repr=False)
+    identity: str | None = None
     ca_file: str | os.PathLike[str] | None = None
 
     def __post_init__(self) -> None:
@@ -44,17 +53,24 @@ class Endpoint:
         name = self.api_key_env
         if name and not (isinstance(name, str) and name.isidentifier()):  # not shown: it may be the key itself
             raise ConfigurationError("api_key_env must be the name of a variable, as OPENAI_API_KEY, not the key")
-        is_number = isinstance(self.temperature, int | float) and not isinstance(self.temperature, bool)
-        if not is_number or not 0.0 <= self.temperature <= 2.0:
-            raise ConfigurationError(f"temperature must be a number from 0 to 2, not {self.temperature!r}")
-        object.__setattr__(self, "temperature", float(self.temperature))  # 0 and 0.0 are one request with one key
-        if type(self.max_tokens) is not int or self.max_tokens < 1:
-            raise ConfigurationError(f"max_tokens must be a whole number above 0, not {self.max_tokens!r}")
+        if self.temperature is not None:
+            is_number = isinstance(self.temperature, int | float) and not isinstance(self.temperature, bool)
+            if not is_number or not 0.0 <= self.temperature <= 2.0:
+                raise ConfigurationError(f"temperature must be a number from 0 to 2 or None, not {self.temperature!r}")
+            object.__setattr__(self, "temperature", float(self.temperature))  # 0 and 0.0 are one request with one key
+        for name in _REPLY_LIMITS:
+            limit = getattr(self, name)
+            if limit is not None and (type(limit) is not int or limit < 1):
+                raise ConfigurationError(f"{name} must be a whole number above 0 or None, not {limit!r}")
+        if self.max_completion_tokens is not None and self.max_tokens not in (None, _MAX_TOKENS):
+            raise ConfigurationError("max_completion_tokens takes the place of max_tokens: give one of them")
+        if self.identity is not None and not (isinstance(self.identity, str) and self.identity.strip()):
+            raise ConfigurationError(f"identity must be a name such as judge-7b-v3, not {self.identity!r}")
         if not isinstance(self.extra_body, Mapping | None):
             raise ConfigurationError(f"extra_body must be a mapping, not {type(self.extra_body).__name__}")
-        for name in _RESERVED:
+        for name, reason in _RESERVED.items():
             if name in (self.extra_body or {}):
-                raise ConfigurationError(f"extra_body must not set {name!r}: the judge sets it")
+                raise ConfigurationError(f"extra_body must not set {name!r}: {reason}")
         if self.headers is not None:
             object.__setattr__(self, "headers", {name: _secret(name, self.headers[name]) for name in self.headers})
         if self.ca_file is not None:
@@ -93,8 +109,22 @@ class Endpoint:
 
     def parameters(self) -> dict[str, Any]:
         """The request body without its messages."""
-        body = {"model": self.model, "temperature": self.temperature, "max_tokens": self.max_tokens}
-        return {**body, **(self.extra_body or {})}
+        body = {
+            "model": self.model,
+            "temperature": self.temperature,
+            "max_completion_tokens": self.max_completion_tokens,
+        }
+        if self.max_completion_tokens is None:
+            body["max_tokens"] = self.max_tokens
+        return {name: value for name, value in body.items() if value is not None} | dict(self.extra_body or {})
+
+    def reply_limit(self) -> tuple[str, int] | None:
+        """The parameter that bounds a reply, and its tokens; None where the endpoint is not told."""
+        parameters = self.parameters()
+        for name in _REPLY_LIMITS:
+            if type(limit := parameters.get(name)) is int:
+                return name, limit
+        return None
 
     def api_key(self) -> Secret | None:
         """The key from the environment; None where the variable is not set, as endpoints without keys allow."""

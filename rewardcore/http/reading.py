@@ -82,8 +82,7 @@ class ReplyReader:
     def __init__(self, endpoint: Endpoint) -> None:
         self._endpoint = endpoint
         self._has_key = endpoint.api_key() is not None
-        choices = endpoint.parameters().get("n", 1)
-        self._choices = choices if isinstance(choices, int) else 1
+        self._limit = endpoint.reply_limit()
 
     def read(self, status: int, headers: Mapping[str, str], body: bytes) -> Reply:
         """The reply, or a Failure raised."""
@@ -97,18 +96,20 @@ class ReplyReader:
         content = message.get("content")
         usage = _usage(document.get("usage"))
         reply = Reply(content if isinstance(content, str) else "", usage, _quota(headers, usage))
-        failure = self._message_failure(message, choice.get("finish_reason"))
+        failure = self._message_failure(message, choice.get("finish_reason"), usage or {})
         if failure is not None:
             failure.reply = reply
             raise failure
         return reply
 
-    def _message_failure(self, message: dict[str, Any], finish_reason: object) -> Failure | None:
+    def _message_failure(
+        self, message: dict[str, Any], finish_reason: object, usage: Mapping[str, int]
+    ) -> Failure | None:
         content = message.get("content")
         if message.get("refusal") or finish_reason == "content_filter":
             return Refused(f"the judge refused: {_excerpt(message.get('refusal') or finish_reason)}")
         if finish_reason == "length":
-            return Truncated(f"the judge's reply was cut at {self._endpoint.max_tokens} tokens; raise max_tokens")
+            return Truncated(f"the judge's reply was cut {self._what_cut(usage)}")
         if isinstance(content, str):
             return None if content else Unparsed("the judge replied with an empty text")
         if content is not None:
@@ -116,6 +117,16 @@ class ReplyReader:
         if message.get("reasoning_content") or message.get("reasoning"):
             return Unparsed("the judge replied with reasoning only, and no text")
         return UnexpectedReply("the reply's content is null")
+
+    def _what_cut(self, usage: Mapping[str, int]) -> str:
+        """By the parameter in force, unless the usage tells that the reply never came to it."""
+        written, total = usage.get("completion_tokens"), usage.get("total_tokens")
+        if self._limit is not None and (written is None or written >= self._limit[1]):
+            name, limit = self._limit
+            return f"at {limit} tokens; raise {name}"
+        where = f"at {written} tokens" if written is not None else "short"
+        filled = f", {total} tokens with its prompt" if total is not None else ""
+        return f"{where} by the model's context{filled}; shorten what is judged, or serve it with a longer context"
 
     def _decode(self, body: bytes) -> dict[str, Any]:
         try:
@@ -139,8 +150,8 @@ class ReplyReader:
             if "error" in document:
                 raise UnexpectedReply(f"the endpoint answered 200 with an error: {_excerpt(document['error'])}")
             raise UnexpectedReply("the reply has no choices")
-        if len(choices) != self._choices:
-            raise UnexpectedReply(f"the reply has {len(choices)} choices where {self._choices} were asked for")
+        if len(choices) != 1:
+            raise UnexpectedReply(f"the reply has {len(choices)} choices where one was asked for")
         for choice in choices:
             if isinstance(choice, dict) and choice.get("index", 0) == 0:
                 return choice

@@ -1,8 +1,8 @@
 """A request: the exact bytes to send, and the key under which their reply is kept.
 
-The key is the SHA-256 of canonical JSON (sorted keys, no spaces) over base URL, model, messages, every sampling
-parameter and the repeat index. The body is itself canonical, so it is serialised once and hashed once. No API key
-goes in.
+The key is the SHA-256 of canonical JSON (sorted keys, no spaces) over base URL (or identity), model, messages, every
+sampling parameter and the repeat index. The body is itself canonical, so it is serialised once and hashed once. No API
+key goes in.
 """
 
 from __future__ import annotations
@@ -40,7 +40,8 @@ class RequestBuilder:
             raise ConfigurationError(f"extra_body must be plain JSON: {error}") from error
         self._before = before[:-1] + (b"," if before != b"{}" else b"") + b'"messages":'
         self._after = b"," + after[1:]  # never empty: there is the model
-        self._prefix = b'{"base_url":' + orjson.dumps(endpoint.base_url) + b',"repeat":'
+        where = {"base_url": endpoint.base_url} if endpoint.identity is None else {"identity": endpoint.identity}
+        self._prefix = orjson.dumps(where)[:-1] + b',"repeat":'
         self._hash_of_first = hashlib.sha256(self._prefix + b'0,"request":')
 
     def build(self, sample: Sample) -> Request:

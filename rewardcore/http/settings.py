@@ -46,12 +46,17 @@ class Settings:
         limit = self.max_concurrent
         if limit != "auto" and (type(limit) is not int or limit < 1):
             raise ConfigurationError(f'max_concurrent must be a whole number above 0 or "auto", not {limit!r}')
+        if self.cache is not None and not isinstance(self.cache, (bool, Cache)) and not _is_path(self.cache):
+            raise ConfigurationError(
+                "cache must be True (in memory), None, the path of a file, or an object with get, put and close, "
+                f"not {self.cache!r}"
+            )
         if not isinstance(self.deadline, (int, float)) or not 0 < self.deadline < math.inf:
             raise ConfigurationError(f"deadline must be seconds above 0, not {self.deadline!r}")
 
     @property
     def name(self) -> str:
-        return f"{self.endpoint.model!r} at {self.endpoint.base_url}"
+        return f"{self.endpoint.model!r} at {self.endpoint.identity or self.endpoint.base_url}"
 
     def open_cache(self) -> Cache | None:
         if self.cache is True:
@@ -106,3 +111,7 @@ class Settings:
                 self.max_concurrent + files - places,
             )
         return places
+
+
+def _is_path(value: object) -> bool:
+    return isinstance(value, os.PathLike) or (isinstance(value, str) and value.strip() not in ("", ":memory:"))

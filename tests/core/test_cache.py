@@ -1,5 +1,6 @@
 """Replies that were paid for once: in memory, and in one file that processes share and crashes do not spoil."""
 
+import contextlib
 import hashlib
 import logging
 import multiprocessing
@@ -376,7 +377,8 @@ UNUSABLE = {
     "another program's": (other_program, "another program"),
     "another program's, empty": (other_program_without_tables, "another program"),
     "another version's": (other_version, "another version of rewardcore (format 99)"),
-    "a directory": (lambda path: path.mkdir(), "unable to open"),
+    "a directory": (lambda path: path.mkdir(), "is a directory"),
+    "in a directory that is not there": (lambda path: path.parent.rmdir(), "does not exist; make it"),
 }
 
 
@@ -390,9 +392,11 @@ def test_a_file_that_cannot_be_used_is_an_error_up_front_that_names_it(path, spo
     assert "name another file" in str(caught.value)
 
 
-def test_a_missing_directory_is_an_error_that_names_the_path(tmp_path):
-    with pytest.raises(CacheError, match=re.escape("missing/judge.sqlite")):
-        SqliteCache(tmp_path / "missing" / "judge.sqlite")
+def test_a_path_may_begin_at_home(tmp_path, monkeypatch):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    with contextlib.closing(SqliteCache("~/judge.sqlite")) as cache:
+        assert cache.path == tmp_path / "judge.sqlite"
+    assert (tmp_path / "judge.sqlite").exists()
 
 
 def test_a_directory_that_cannot_be_written_is_an_error_that_names_the_path():

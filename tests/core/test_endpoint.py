@@ -78,13 +78,17 @@ WRONG = [
     ({"temperature": float("nan")}, "temperature", "from 0 to 2"),
     ({"temperature": float("inf")}, "temperature", "from 0 to 2"),
     ({"temperature": "0.5"}, "temperature", "a number"),
-    ({"temperature": None}, "temperature", "a number"),
     ({"temperature": True}, "temperature", "a number"),
     ({"max_tokens": 0}, "max_tokens", "above 0"),
     ({"max_tokens": -5}, "max_tokens", "above 0"),
     ({"max_tokens": 1.5}, "max_tokens", "whole number"),
     ({"max_tokens": True}, "max_tokens", "whole number"),
-    ({"max_tokens": None}, "max_tokens", "whole number"),
+    ({"max_completion_tokens": 0}, "max_completion_tokens", "above 0"),
+    ({"max_completion_tokens": "many"}, "max_completion_tokens", "whole number"),
+    ({"max_completion_tokens": 9, "max_tokens": 9}, "max_completion_tokens", "give one of them"),
+    ({"identity": ""}, "identity", "a name such as"),
+    ({"identity": 7}, "identity", "a name such as"),
+    ({"extra_body": {"n": 3}}, "extra_body", "'n': several draws are repeats"),
     ({"extra_body": {"model": "x"}}, "extra_body", "'model'"),
     ({"extra_body": {"messages": []}}, "extra_body", "'messages'"),
     ({"extra_body": {"stream": True}}, "extra_body", "'stream'"),
@@ -236,3 +240,17 @@ def test_a_change_to_the_callers_headers_does_not_reach_the_endpoint():
 def test_the_body_holds_every_sampling_parameter():
     endpoint = Endpoint(URL, "judge", temperature=1, max_tokens=7, extra_body={"top_p": 0.5, "max_tokens": 9})
     assert endpoint.parameters() == {"model": "judge", "temperature": 1.0, "max_tokens": 9, "top_p": 0.5}
+
+
+@pytest.mark.parametrize(
+    ("given", "sent"),
+    [
+        ({}, {"temperature": 0.0, "max_tokens": 1024}),
+        ({"temperature": None}, {"max_tokens": 1024}),
+        ({"max_tokens": None}, {"temperature": 0.0}),
+        ({"max_completion_tokens": 4096}, {"temperature": 0.0, "max_completion_tokens": 4096}),
+        ({"max_completion_tokens": 4096, "max_tokens": None, "temperature": None}, {"max_completion_tokens": 4096}),
+    ],
+)
+def test_none_leaves_a_parameter_out_and_a_new_name_takes_the_olds_place(given, sent):
+    assert Endpoint(URL, "judge", **given).parameters() == {"model": "judge", **sent}

@@ -86,7 +86,7 @@ def test_what_a_server_may_leave_out_or_add_changes_nothing(document):
         ({}, "UnexpectedReply", "no choices"),
         ({"choices": None}, "UnexpectedReply", "no choices"),
         ({"choices": {}}, "UnexpectedReply", "no choices"),
-        ({"choices": []}, "UnexpectedReply", "0 choices where 1 were asked for"),
+        ({"choices": []}, "UnexpectedReply", "0 choices where one was asked for"),
         ({"choices": [choice(), choice(index=1)]}, "UnexpectedReply", "2 choices"),
         ({"choices": [None]}, "UnexpectedReply", "index 0"),
         ({"choices": [choice(index=1)]}, "UnexpectedReply", "index 0"),
@@ -154,11 +154,24 @@ def test_the_same_words_twice_are_no_duplicate_key():
     assert read(document).text == "fine"
 
 
-@pytest.mark.parametrize("order", [[0, 1, 2], [2, 1, 0], [1, 2, 0]])
-def test_choices_are_matched_by_index(order):
-    endpoint = Endpoint("http://judge.example:8000/v1", "judge", extra_body={"n": 3})
-    assert read({"choices": [choice(f"text {i}", index=i) for i in order]}, endpoint=endpoint).text == "text 0"
-    assert "2 choices where 3" in str(failure({"choices": [choice(), choice(index=1)]}, endpoint=endpoint))
+CONTEXT = "by the model's context"
+
+
+@pytest.mark.parametrize(
+    ("limits", "usage", "says"),
+    [
+        ({"max_tokens": 77}, {"completion_tokens": 77}, "at 77 tokens; raise max_tokens"),
+        ({"max_tokens": 77}, None, "at 77 tokens; raise max_tokens"),
+        ({"max_tokens": 77}, {"completion_tokens": 12, "total_tokens": 512}, f"at 12 tokens {CONTEXT}, 512 tokens"),
+        ({"max_completion_tokens": 9}, {"completion_tokens": 9}, "at 9 tokens; raise max_completion_tokens"),
+        ({"extra_body": {"max_tokens": 5}}, {"completion_tokens": 5}, "at 5 tokens; raise max_tokens"),
+        ({"max_tokens": None}, {"completion_tokens": 500, "total_tokens": 512}, f"at 500 tokens {CONTEXT}, 512 tokens"),
+        ({"max_tokens": None}, None, f"short {CONTEXT}; shorten"),
+    ],
+)
+def test_a_truncation_names_what_really_cut_the_reply(limits, usage, says):
+    endpoint = Endpoint("http://judge.example:8000/v1", "judge", **limits)
+    assert says in str(failure({**completion("half a th", "length"), "usage": usage}, endpoint=endpoint))
 
 
 @pytest.mark.parametrize("kind", ["length", "content_filter"])

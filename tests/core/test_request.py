@@ -153,6 +153,17 @@ def test_a_key_never_changes_between_versions():
     )
 
 
+def test_an_identity_stands_in_the_key_in_place_of_the_base_url():
+    def key(base_url, identity):
+        return (
+            RequestBuilder(Endpoint(base_url, "judge", identity=identity), rubrics.QUALITY).build(Sample("p", "r")).key
+        )
+
+    other = "http://node-7:9000/v1"
+    assert key(URL, "judge-7b-v3") == key(other, "judge-7b-v3")
+    assert len({key(URL, None), key(other, None), key(URL, "judge-7b-v3"), key(URL, "judge-7b-v4"), key(URL, URL)}) == 5
+
+
 @pytest.mark.parametrize("extra", [{"x": object()}, {"x": {1, 2}}, {"x": 2**64}, {"x": "\ud800"}, {1: "x"}])
 def test_an_extra_body_that_is_no_json_is_named_before_anything_is_sent(extra):
     with pytest.raises(ConfigurationError, match="extra_body"):

@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from rewardcore import Endpoint
+from rewardcore import ConfigurationError, Endpoint, MemoryCache
 from rewardcore.http.pace import AUTO_CEILING, Learnt, Pace
 from rewardcore.http.settings import Settings
 
@@ -160,3 +160,14 @@ def test_another_endpoint_learns_for_itself(tmp_path):
 )
 def test_nonsense_in_the_file_is_not_believed(facts):
     assert Learnt.read(facts and {"window": 7, "rate": None, "latency": 0.5, **facts}) is None
+
+
+@pytest.mark.parametrize("cache", ["", " ", ":memory:", 7, 1.5, {}, [], b"judge.sqlite", object()])
+def test_a_cache_that_is_none_is_named_before_anything_starts(cache):
+    with pytest.raises(ConfigurationError, match="cache must be True"):
+        Settings(ENDPOINT, cache=cache)
+
+
+@pytest.mark.parametrize("cache", [True, False, None, "judge.sqlite", MemoryCache()])
+def test_a_cache_may_be_a_choice_a_path_or_an_object(cache):
+    assert Settings(ENDPOINT, cache=cache).cache is cache
