@@ -26,7 +26,7 @@ from ..calls import Call, Run, WouldBlock
 from ..failures import BrokenReply, DeadlinePassed, Disconnected, Failure, JudgeClosed, Overloaded, WorkerDied
 from ..reply import Answer, Reply
 from ..rubrics import Rubric
-from ..rubrics.rubric import grade
+from ..rubrics.rubric import grade, reads_sample
 from ..sample import Sample
 from ..stats import Stats
 from .cache import Cache
@@ -48,7 +48,7 @@ class Flight:
     """A request and everyone who waits for its reply. The first to get a verdict pays: `unpaid` counts attempts."""
 
     request: Request
-    seats: dict[tuple[Call, int], None]
+    seats: dict[tuple[Call, int], Sample | None]  # the sample, where the rubric's parse wants it
     attempts: int = 0
     unpaid: int = 0
     faults: tuple[Failure, ...] = ()  # those of its failures that are its own
@@ -102,9 +102,11 @@ class Engine:
     _dying: int = 0
     _asides: deque[Aside] = field(default_factory=deque)
     _draws: set[tuple[bytes, int]] = field(default_factory=set)
+    reads_sample: bool = field(init=False)  # such a rubric reads replies here, for each sample, not on their way
     _independent: bool = field(init=False)
 
     def __post_init__(self) -> None:
+        self.reads_sample = reads_sample(self.rubric)
         self._independent = bool(getattr(self.rubric, "independent", False))
 
     def open(self, call: Call) -> None:
@@ -291,9 +293,9 @@ class Engine:
             try:
                 request = self._write(sample)
             except WouldBlock:
-                self._asides.append(Aside(partial(self._write, sample), partial(self._board, call, index)))
+                self._asides.append(Aside(partial(self._write, sample), partial(self._board, call, index, sample)))
             else:
-                self._board(call, index, request)
+                self._board(call, index, sample, request)
 
     def _write(self, sample: Sample) -> Request | Failure:
         try:
@@ -301,7 +303,7 @@ class Engine:
         except Failure as failure:
             return failure
 
-    def _board(self, call: Call, index: int, request: Request | Failure) -> None:
+    def _board(self, call: Call, index: int, sample: Sample, request: Request | Failure) -> None:
         """A seat on the flight that is there, or on one of its own; or none, where the cache or a failure answers."""
         if index not in call.waiting:
             return
@@ -313,7 +315,7 @@ class Engine:
         if (flight := self._flights.get(request.key)) is not None:
             self.stats.coalesced += 1
             self._late.pop(flight, None)
-            flight.seats[call, index] = None
+            flight.seats[call, index] = sample if self.reads_sample else None
             call.waiting[index] = flight
             return
         if self.cache is not None:
@@ -322,20 +324,22 @@ class Engine:
             except Exception as error:
                 self._tell(call, index, _cache_failed("get", error))
                 return
-            if reply is not None:
-                self._read(call, index, reply)
+            if reply is not None:  # out of the cache, and read by the parser of today
+                self.stats.cached += 1
+                self._read(reply, sample, partial(self._tell, call, index, cached=True))
                 return
-        flight = self._flights[request.key] = call.waiting[index] = Flight(request, {(call, index): None})
+        flight = Flight(request, {(call, index): sample if self.reads_sample else None})
+        self._flights[request.key] = call.waiting[index] = flight
         self._ready.append(flight)
 
-    def _read(self, call: Call, index: int, reply: Reply) -> None:
-        """A reply out of the cache, read by the parser of today."""
-        self.stats.cached += 1
-        tell = partial(self._tell, call, index, cached=True)
+    def _read(self, reply: Reply, sample: Sample | None, tell: Callable[[Answer], None]) -> None:
+        read = partial(grade, self.rubric, reply)
+        if self.reads_sample and sample is not None:
+            read = partial(read, sample)
         try:
-            tell(grade(self.rubric, reply))
+            tell(read())
         except WouldBlock:
-            self._asides.append(Aside(partial(grade, self.rubric, reply), tell))
+            self._asides.append(Aside(read, tell))
 
     def _draw(self, call: Call, request: Request) -> Request:
         """The first draw of this request that no open run has: never shared, and found again in the cache later."""
@@ -379,8 +383,11 @@ class Engine:
         """Every seat gets this verdict, and the flight is over."""
         self._forget(flight)
         seats, flight.seats = flight.seats, {}
-        for call, index in seats:
-            self._tell(call, index, answer, flight)
+        for (call, index), sample in seats.items():
+            if sample is not None and answer.reply is not None and answer.failure is None:
+                self._read(answer.reply, sample, partial(self._tell, call, index, flight=flight))
+            else:
+                self._tell(call, index, answer, flight)
 
     def _leave(self, flight: Flight | None, call: Call, index: int, now: float) -> None:
         """One seat less; with the last one, a flight in the air is late, and any other is over."""

@@ -17,7 +17,8 @@ from ..failures import ConfigurationError, Failure, GeneratorFailed, JudgeClosed
 from ..judge import Judge
 from ..reply import Answer, Reply
 from ..rubrics import QUALITY, Rubric
-from ..rubrics.rubric import ask, check_rubric, grade
+from ..rubrics.rubric import ask, check_rubric, grade, reads_sample
+from ..sample import Sample
 from ..stats import Stats
 from .generation import BatchedGeneration, BatchSize, Outcome
 from .generator import Conversation, Generator
@@ -39,6 +40,7 @@ class SelfDriver(Driver):
     def __init__(self, generator: Generator, rubric: Rubric, batch_size: BatchSize) -> None:
         super().__init__(SYSTEM_CLOCK)
         self._rubric = rubric
+        self._reads_sample = reads_sample(rubric)
         self._generation = BatchedGeneration(generator, batch_size, self.clock)
         self._stats = Stats()
         self._calls: set[Call] = set()
@@ -71,24 +73,25 @@ class SelfDriver(Driver):
         self._calls.discard(call)
 
     def _judge(self, call: Call) -> None:
-        indices: list[int] = []
+        asked: list[tuple[int, Sample]] = []
         conversations: list[Conversation] = []
         for index, sample in call.fresh:
             try:
                 conversations.append(ask(self._rubric, sample))
-                indices.append(index)
+                asked.append((index, sample))
             except Failure as failure:
                 self._tell(call, index, Answer(failure=failure), Outcome(failure))
         for place, outcome in self._generation.stream(conversations):
             if not call.waiting:  # abandoned, or the judge was closed
                 return
-            self._tell(call, indices[place], self._read(outcome), outcome)
+            index, sample = asked[place]
+            self._tell(call, index, self._read(outcome, sample), outcome)
 
-    def _read(self, outcome: Outcome) -> Answer:
+    def _read(self, outcome: Outcome, sample: Sample) -> Answer:
         if isinstance(outcome.answer, Failure):
             return Answer(failure=outcome.answer)
         self._stats.arrived(outcome.latency, None)
-        return grade(self._rubric, Reply(outcome.answer))
+        return grade(self._rubric, Reply(outcome.answer), *[sample] * self._reads_sample)
 
     def _fail_rest(self, call: Call, failure: Failure) -> None:
         for index in sorted(call.waiting):

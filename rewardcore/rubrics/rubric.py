@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import inspect
 import threading
+from collections.abc import Callable
 from typing import Protocol, runtime_checkable
 
 from ..calls import WouldBlock
@@ -15,11 +17,16 @@ Message = dict[str, object]
 
 @runtime_checkable
 class Rubric(Protocol):
-    """What a judge needs. With `independent = True`, repeats of a sample are separate draws, never shared."""
+    """What a judge needs: `messages(sample)`, and `parse(text)` or `parse(text, sample)`, which returns the score.
+
+    With `independent = True`, repeats of a sample are separate draws, never shared. `higher_is = "worse"` says that 1.0
+    is what nobody wants.
+    """
 
     def messages(self, sample: Sample) -> list[Message]: ...
 
-    def parse(self, text: str) -> float: ...
+    @property
+    def parse(self) -> Callable[..., float]: ...
 
 
 def check_rubric(rubric: object) -> None:
@@ -28,6 +35,24 @@ def check_rubric(rubric: object) -> None:
             f"rubric must have messages(sample) and parse(text), as rewardcore.rubrics.QUALITY has; "
             f"{type(rubric).__name__} has not"
         )
+    wanted = [it for it in _parameters(rubric) if it.default is it.empty and it.kind is not it.VAR_KEYWORD]
+    if len(wanted) > 2:
+        raise ConfigurationError(f"rubric: parse must take (text) or (text, sample), not {len(wanted)} arguments")
+
+
+def reads_sample(rubric: Rubric) -> bool:
+    """Whether it is `parse(text, sample)`: then a reply that samples share is read for each of them."""
+    places = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    second = _parameters(rubric)[1:2]
+    return any(it.kind in places and (it.name == "sample" or it.default is it.empty) for it in second)
+
+
+def _parameters(rubric: Rubric) -> list[inspect.Parameter]:
+    """What its parse takes; nothing, where it does not say."""
+    try:
+        return list(inspect.signature(rubric.parse).parameters.values())
+    except (TypeError, ValueError):
+        return []
 
 
 def ask(rubric: Rubric, sample: Sample) -> list[Message]:
@@ -47,10 +72,10 @@ def unwritten(error: BaseException) -> RubricFailed:
     return RubricFailed(f"the rubric could not write this sample's messages: {type(error).__name__}: {error}")
 
 
-def grade(rubric: Rubric, reply: Reply) -> Answer:
+def grade(rubric: Rubric, reply: Reply, *sample: Sample) -> Answer:
     """Read the score out of a reply; a rubric that raises or returns no finite number fails this sample alone."""
     try:
-        score = rubric.parse(reply.text)
+        score = rubric.parse(reply.text, *sample)
         if type(score) is not float:
             score = float(score)
     except Failure as failure:

@@ -6,11 +6,11 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from rewardcore import Sample, Unparsed
+from rewardcore import ConfigurationError, Sample, Unparsed
 from rewardcore.calls import WouldBlock
 from rewardcore.failures import Failure, Refused, RubricFailed
 from rewardcore.reply import Reply
-from rewardcore.rubrics.rubric import ask, grade
+from rewardcore.rubrics.rubric import ask, check_rubric, grade, reads_sample
 
 SAMPLE = Sample("p", "r")
 REPLY = Reply("a text", {"completion_tokens": 2})
@@ -120,3 +120,37 @@ def test_what_is_no_finite_number_is_unparsed(score):
 def test_what_is_no_number_at_all_is_the_rubrics_failure(score):
     found = grade(Returns(score), REPLY)
     assert (found.score, type(found.failure)) == (None, RubricFailed)
+
+
+class Parses:
+    """A rubric whose parse is the given function."""
+
+    def __init__(self, parse):
+        self.parse = parse
+
+    def messages(self, sample):
+        return []
+
+
+@pytest.mark.parametrize(
+    ("parse", "reads"),
+    [
+        (lambda text: 0.0, False),
+        (lambda text, sample: 0.0, True),
+        (lambda text, sample=None: 0.0, True),
+        (lambda text, judged: 0.0, True),
+        (lambda text, strict=True: 0.0, False),
+        (lambda *texts: 0.0, False),
+        (lambda text, *, sample=None: 0.0, False),
+        (float, False),
+    ],
+)
+def test_a_parse_gets_the_sample_if_it_asks_for_it(parse, reads):
+    check_rubric(Parses(parse))
+    assert reads_sample(Parses(parse)) is reads
+
+
+@pytest.mark.parametrize("parse", [lambda text, sample, more: 0.0, lambda text, a, b, c: 0.0])
+def test_a_parse_that_takes_something_else_is_named_at_once(parse):
+    with pytest.raises(ConfigurationError, match=r"parse must take \(text\) or \(text, sample\)"):
+        check_rubric(Parses(parse))

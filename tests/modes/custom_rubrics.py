@@ -17,6 +17,15 @@ class Plain:
         return rc.rubrics.QUALITY.parse(text)
 
 
+class SeesTheTruth(Plain):
+    """Its request does not show the ground truth, its parse does."""
+
+    def parse(self, text: str, sample: rc.Sample) -> float:  # type: ignore[override]
+        if sample.ground_truth is None:
+            raise rc.Unparsed("there is no ground truth")
+        return float(sample.ground_truth in text)
+
+
 class Independent(Plain):
     independent = True
 

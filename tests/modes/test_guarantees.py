@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,7 @@ import pytest
 import rewardcore as rc
 from tests.modes import leftovers
 from tests.modes.conftest import CONCURRENT_MODES, MODES, Opener
-from tests.modes.custom_rubrics import Independent, RaisesInMessages, RaisesInParse
+from tests.modes.custom_rubrics import Independent, RaisesInMessages, RaisesInParse, SeesTheTruth
 from tests.modes.hostile_server import (
     Exchange,
     HostileServer,
@@ -253,6 +254,21 @@ def test_identical_requests_in_flight_are_sent_once(shared_judge: rc.Judge, serv
 
 
 @pytest.mark.parametrize("mode", CONCURRENT_MODES)
+def test_a_parse_that_takes_the_sample_reads_a_shared_reply_for_each_of_them(
+    mode: str, open_judge: Opener, server: HostileServer
+) -> None:
+    script = server.script(held)
+    one = script.sample()
+    samples = [replace(one, ground_truth=truth) for truth in ("7", "8", None, "7")]
+    with open_judge(mode, rubric=SeesTheTruth(), cache=True) as judge:
+        pending = judge.submit(samples)
+        script.release()
+        for verdicts in (pending.result(), judge.judge(samples)):  # the second time out of the cache
+            assert [verdict.score for verdict in verdicts] == [1.0, 0.0, None, 1.0]
+            assert statuses(verdicts) == ["ok", "ok", "unparsed", "ok"]
+    assert script.requests == 1
+
+
 def test_identical_requests_of_two_submits_are_sent_once(shared_judge: rc.Judge, server: HostileServer) -> None:
     script = server.script(held)
     first, second = shared_judge.submit(script.samples(1)), shared_judge.submit(script.samples(1))

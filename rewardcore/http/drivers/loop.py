@@ -185,6 +185,8 @@ class LoopDriver(Driver):
 
     def _grade(self, reply: Reply) -> Answer | None:
         """None where the rubric waits for another judge, and is from then on read in other threads."""
+        if self.engine.reads_sample:
+            return Answer(reply)
         try:
             return grade(self.engine.rubric, reply) if self._aside is None else None
         except WouldBlock:

@@ -19,7 +19,7 @@ from multiprocessing.connection import Connection
 from ...failures import Failure, WorkerDied
 from ...reply import Answer
 from ...rubrics import Rubric
-from ...rubrics.rubric import grade
+from ...rubrics.rubric import grade, reads_sample
 from ..endpoint import Endpoint
 from ..processes import Child
 
@@ -102,7 +102,7 @@ def _answer_requests(
 
     if setup is not None:
         setup()
-    transport = BlockingHttpx(endpoint)
+    transport, by_sample = BlockingHttpx(endpoint), reads_sample(rubric)
     sending = False
 
     def interrupt(*_: object) -> None:
@@ -117,7 +117,7 @@ def _answer_requests(
             sending = True
             reply = transport.send(body)
             sending = False
-            return grade(rubric, reply)
+            return Answer(reply) if by_sample else grade(rubric, reply)
         except Failure as failure:
             return Answer(failure=failure)
         except BaseException as error:
