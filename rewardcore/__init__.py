@@ -6,7 +6,6 @@ Importing this package imports no HTTP client and no model: each comes with the 
 from __future__ import annotations
 
 import importlib
-import logging
 import typing
 
 from . import rubrics
@@ -40,8 +39,6 @@ __all__ = [
 ]
 
 __version__ = "0.1.0"
-
-logging.getLogger(__name__).addHandler(logging.NullHandler())
 
 #: Where the generators of the self mode are; each brings torch, vLLM or verl, so each is imported when it is named.
 _GENERATORS = {

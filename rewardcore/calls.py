@@ -109,7 +109,13 @@ class Driver(ABC):
 class Batch:
     """The verdicts of one list of samples, in input order, and the future that says when all are in."""
 
-    def __init__(self, samples: list[tuple[int, Sample]], deadline: float) -> None:
+    def __init__(
+        self,
+        samples: list[tuple[int, Sample]],
+        deadline: float,
+        ended: Callable[[list[Verdict]], None] = nobody,
+    ) -> None:
+        self._ended = ended
         self.future: concurrent.futures.Future[list[Verdict]] = concurrent.futures.Future()
         self._verdicts: list[Verdict | None] = [None] * len(samples)
         self._done: Event | None = None
@@ -125,8 +131,10 @@ class Batch:
         return self._done
 
     def _finish(self) -> None:
+        verdicts: list[Verdict] = self._verdicts  # type: ignore[assignment]  # every place is filled by now
+        self._ended(verdicts)
         with contextlib.suppress(concurrent.futures.InvalidStateError):  # cancelled while the last verdict came
-            self.future.set_result(self._verdicts)  # type: ignore[arg-type]  # every place is filled by now
+            self.future.set_result(verdicts)
 
 
 class WouldBlock(BaseException):

@@ -12,9 +12,12 @@ RewardcoreError
     ├── GeneratorFailed           a local model could not answer this prompt
     ├── JudgeClosed               close() came first
     ├── WorkerDied                the process that held the sample is gone           (retried)
+    ├── Stalled                   no reply in the time that one may take             (retried)
     ├── ConnectionFailed          no connection, or it broke                         (retried)
     │   ├── Disconnected          closed before the first byte: a stale keep-alive   (retried, the first one free)
-    │   └── TlsFailed             certificate or handshake
+    │   ├── UnknownHost           the name does not exist                            (retried, if it ever replied)
+    │   ├── TlsFailed             certificate or handshake                           (opens the breaker at first)
+    │   └── NeverAnswered         nobody there within startup_timeout                (opens the breaker)
     ├── BrokenReply               bytes that are not a whole JSON document           (retried)
     ├── UnexpectedReply           JSON, but not a chat completion
     │   └── ReplyTooLarge         cut at the cap
@@ -22,11 +25,13 @@ RewardcoreError
         ├── Transient             408, 409, 425, 5xx                                 (retried)
         │   └── Overloaded        503, 529                                           (retried until the deadline)
         │       └── RateLimited   429                                                (retried until the deadline)
-        ├── Rejected              400, 404, 422, redirects and the rest
+        ├── Rejected              400, 422 and the rest
+        │   └── WrongPath         404, 405, redirects                                (opens the breaker at first)
         └── Denied                401, 403                                           (opens the breaker)
             └── QuotaExhausted    insufficient_quota                                 (opens the breaker)
 
-A class says how its kind is treated (`status`, `retryable`, `opens_breaker`); the retry layer reads only that.
+A class says how its kind is treated (`status`, `retryable`, `opens_breaker`, always or until the endpoint has first
+replied); the retry layer reads only that.
 """
 
 from __future__ import annotations
@@ -57,6 +62,7 @@ class Failure(RewardcoreError):
     status: ClassVar[Status] = "failed"
     retryable: ClassVar[bool] = False
     opens_breaker: ClassVar[bool] = False
+    opens_breaker_at_first: ClassVar[bool] = False
 
     #: Seconds the endpoint asked us to wait, where it did.
     retry_after: float | None = None
@@ -106,12 +112,26 @@ class ConnectionFailed(Failure):
     retryable = True
 
 
+class Stalled(Failure):
+    retryable = True
+
+
 class Disconnected(ConnectionFailed):
     pass
 
 
+class UnknownHost(ConnectionFailed):
+    opens_breaker_at_first = True
+
+
 class TlsFailed(ConnectionFailed):
     retryable = False
+    opens_breaker_at_first = True
+
+
+class NeverAnswered(ConnectionFailed):
+    retryable = False
+    opens_breaker = True
 
 
 class BrokenReply(Failure):
@@ -144,6 +164,10 @@ class RateLimited(Overloaded):
 
 class Rejected(StatusFailure):
     pass
+
+
+class WrongPath(Rejected):
+    opens_breaker_at_first = True
 
 
 class Denied(StatusFailure):

@@ -17,10 +17,12 @@ from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from dataclasses import replace
 from itertools import islice
-from typing import TYPE_CHECKING, Any, Literal, Self, overload
+from typing import TYPE_CHECKING, Any, Literal, Self, Unpack, overload
 
 from .calls import Batch, Call, Driver, Pending, Run, check_may_wait, nobody
 from .failures import ConfigurationError, RewardcoreError
+from .notices import Losses, Tally
+from .options import AnyOptions, AsyncioOptions, HttpOptions, ProcessOptions, SelfOptions
 from .sample import Sample
 from .stats import Stats
 from .verdict import Verdict
@@ -41,6 +43,7 @@ class Judge:
         self._seconds_blocked = 0.0
         self._hiring = threading.Lock()
         self._driver = hire()
+        self._losses = Losses(self._driver.clock.now)
         _open_judges.add(self)
         _close_at_exit()
 
@@ -51,7 +54,7 @@ class Judge:
     def submit(self, samples: Iterable[Sample]) -> Pending:
         """Return at once; collect with `result()`. The sync mode only begins to work there."""
         driver = self._here()
-        batch = Batch(list(_numbered(samples)), self._deadline())
+        batch = Batch(list(_numbered(samples)), self._deadline(), self._ended)
         if not batch.future.done():
             driver.begin(batch.call)
         return Pending(batch, driver, self._add_blocked)
@@ -72,6 +75,7 @@ class Judge:
         _open_judges.discard(self)
         if self._driver.pid == os.getpid():
             self._driver.close()
+            self._losses.flush()
 
     def __enter__(self) -> Self:
         return self
@@ -79,8 +83,20 @@ class Judge:
     def __exit__(self, *exception: object) -> None:
         self.close()
 
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *exception: object) -> None:
+        await asyncio.to_thread(self.close)  # whoever runs on this loop goes on meanwhile
+
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self._name}>"
+
+    def _ended(self, verdicts: list[Verdict]) -> None:
+        tally = Tally()
+        for verdict in verdicts:
+            tally.add(verdict)
+        self._losses.ended(tally, len(verdicts))
 
     def _deadline(self) -> float:
         return self._driver.clock.now() + self._deadline_seconds
@@ -121,11 +137,13 @@ class AsyncioJudge(Judge):
         source, run = _numbered(samples), Run()
         calls: deque[Call] = deque()
         verdicts: deque[tuple[int, Verdict]] = deque()
-        outstanding, exhausted = 0, False
+        tally = Tally()
+        outstanding, exhausted, taken = 0, False, 0
 
         def tell(index: int, verdict: Verdict) -> None:
             """In the judge's one thread; one wake-up of the consumer for however many verdicts have gathered."""
             verdicts.append((index, verdict))
+            tally.add(verdict)
             if len(verdicts) == 1:
                 with contextlib.suppress(RuntimeError):  # the consumer's loop is closed: nobody reads on
                     loop.call_soon_threadsafe(arrived.set)
@@ -137,6 +155,7 @@ class AsyncioJudge(Judge):
                     exhausted = len(chunk) < chunk_size
                     if chunk:
                         outstanding += len(chunk)
+                        taken += len(chunk)
                         call = Call(chunk, self._deadline(), tell, nobody, run)
                         calls.append(call)
                         self._here().begin(call)
@@ -153,6 +172,7 @@ class AsyncioJudge(Judge):
         finally:
             for call in calls:
                 driver.abandon(call)
+            self._losses.ended(tally, taken)
 
 
 def _numbered(samples: Iterable[Sample]) -> Iterator[tuple[int, Sample]]:
@@ -198,29 +218,36 @@ if hasattr(os, "register_at_fork"):
 
 
 #: mode → the module and its function that opens it, and the options it takes.
-_HTTP_OPTIONS = ("rubric", "max_concurrent", "cache", "deadline", "clock")
-_MODES: dict[str, tuple[str, str, tuple[str, ...]]] = {
-    "sync": (".http.modes", "open_sync", _HTTP_OPTIONS),
-    "process": (".http.modes", "open_process", (*_HTTP_OPTIONS, "workers", "worker_setup")),
-    "asyncio": (".http.modes", "open_asyncio", (*_HTTP_OPTIONS, "transport", "background")),
-    "self": (".local.self_judge", "open_self", ("rubric", "batch_size")),
+_MODES: dict[str, tuple[str, str, type]] = {
+    "sync": (".http.modes", "open_sync", HttpOptions),
+    "process": (".http.modes", "open_process", ProcessOptions),
+    "asyncio": (".http.modes", "open_asyncio", AsyncioOptions),
+    "self": (".local.self_judge", "open_self", SelfOptions),
 }
 
 
 @overload
-def open_judge(mode: Literal["asyncio"], endpoint: Endpoint, **options: Any) -> AsyncioJudge: ...
+def open_judge(mode: Literal["asyncio"], endpoint: Endpoint, **options: Unpack[AsyncioOptions]) -> AsyncioJudge: ...
 
 
 @overload
-def open_judge(mode: Literal["sync", "process"], endpoint: Endpoint, **options: Any) -> Judge: ...
+def open_judge(mode: Literal["process"], endpoint: Endpoint, **options: Unpack[ProcessOptions]) -> Judge: ...
 
 
 @overload
-def open_judge(mode: Literal["self"], endpoint: Generator, **options: Any) -> Judge: ...
+def open_judge(mode: Literal["sync"], endpoint: Endpoint, **options: Unpack[HttpOptions]) -> Judge: ...
+
+
+@overload
+def open_judge(mode: Literal["self"], endpoint: Generator, **options: Unpack[SelfOptions]) -> Judge: ...
+
+
+@overload
+def open_judge(mode: str, endpoint: Endpoint | Generator, **options: Unpack[AnyOptions]) -> Judge: ...
 
 
 def open_judge(mode: str, endpoint: Any, **options: Any) -> Judge:
-    """Open a judge. Options of the HTTP modes: `rubric`, `max_concurrent`, `cache`, `deadline`.
+    """Open a judge. Options of the HTTP modes, all of them by name:
 
     - `max_concurrent`: requests in flight at most; 60 by default, "auto" finds the endpoint's limit.
     - `cache`: True keeps replies in memory (the default), a path in a SQLite file, None nowhere.
@@ -232,9 +259,10 @@ def open_judge(mode: str, endpoint: Any, **options: Any) -> Judge:
     check_may_wait()
     if mode not in _MODES:
         raise ConfigurationError(f"mode must be one of {', '.join(map(repr, _MODES))}, not {mode!r}")
-    module_name, function, known = _MODES[mode]
+    module_name, function, taken = _MODES[mode]
     for name in options:
-        if name not in known:
-            raise ConfigurationError(f"{name} is no option of mode {mode!r}; it takes {', '.join(known)}")
+        if name not in taken.__annotations__:
+            known = ", ".join(taken.__annotations__)
+            raise ConfigurationError(f"{name} is no option of mode {mode!r}; it takes {known}")
     opener: Callable[..., Judge] = getattr(importlib.import_module(module_name, __package__), function)
     return opener(endpoint, **options)

@@ -9,7 +9,6 @@ connection crosses a fork: SQLite's locks would not.
 from __future__ import annotations
 
 import contextlib
-import logging
 import os
 import sqlite3
 import threading
@@ -25,9 +24,8 @@ from typing import Any, Protocol, runtime_checkable
 import orjson
 
 from ..failures import CacheError
+from ..notices import log
 from ..reply import Reply
-
-log = logging.getLogger("rewardcore")
 
 _APPLICATION_ID = 0x52574443  # "RWDC"
 _LEARNT = "learnt (endpoint TEXT PRIMARY KEY, facts TEXT NOT NULL, stored_at REAL NOT NULL)"

@@ -20,64 +20,38 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
 from operator import attrgetter
-from typing import Any, NamedTuple
 
 from ..calls import Call, Run, WouldBlock
-from ..failures import BrokenReply, DeadlinePassed, Disconnected, Failure, JudgeClosed, Overloaded, WorkerDied
+from ..failures import (
+    BrokenReply,
+    ConnectionFailed,
+    DeadlinePassed,
+    Disconnected,
+    Failure,
+    JudgeClosed,
+    NeverAnswered,
+    Overloaded,
+    Stalled,
+    WorkerDied,
+)
+from ..notices import Trouble, log
 from ..reply import Answer, Reply
 from ..rubrics import Rubric
 from ..rubrics.rubric import grade, reads_sample
 from ..sample import Sample
 from ..stats import Stats
 from .cache import Cache
+from .flight import Aside, Flight, GiveUp
 from .pace import Pace
+from .patience import Patience
 from .request import Request, RequestBuilder
 from .retry import Blame, Breaker, backoff
 from .timetable import Timetable
-
-log = logging.getLogger("rewardcore")
 
 #: How long a request may outlive the last call that wanted it.
 LATE_SECONDS = 30.0
 #: How many samples are looked at in a row: enough to keep the caches warm, few enough to let an event loop breathe.
 _AHEAD = 32
-
-
-@dataclass(slots=True, eq=False)
-class Flight:
-    """A request and everyone who waits for its reply. The first to get a verdict pays: `unpaid` counts attempts."""
-
-    request: Request
-    seats: dict[tuple[Call, int], Sample | None]  # the sample, where the rubric's parse wants it
-    attempts: int = 0
-    unpaid: int = 0
-    faults: tuple[Failure, ...] = ()  # those of its failures that are its own
-    failure: Failure | None = None
-    failed: int = 0  # the departure that failed last, or else its first
-    sent_at: float = 0.0
-    latency: float = 0.0
-    number: int = 0
-    in_the_air: bool = False
-    given_up: bool = False
-    carrier: Any = None  # the driver's own
-
-    @property
-    def deadline(self) -> float:
-        """When the last of its seats gives up."""
-        return max((call.deadline for call, _ in self.seats), default=-math.inf)
-
-
-class GiveUp(NamedTuple):
-    """The driver shall end this flight, and say when it is gone."""
-
-    flight: Flight
-
-
-class Aside(NamedTuple):
-    """What a rubric does while it waits for another judge: `work` in another thread, `then` with its result here."""
-
-    work: Callable[[], Any]
-    then: Callable[[Any], None]
 
 
 @dataclass(slots=True)
@@ -86,7 +60,10 @@ class Engine:
     rubric: Rubric
     cache: Cache | None
     pace: Pace
+    patience: Patience = field(default_factory=Patience)
+    startup_timeout: float = math.inf
     mask: Callable[[str], str] = str
+    trouble: Trouble = field(default_factory=Trouble)
     stats: Stats = field(default_factory=Stats)
     breaker: Breaker = field(default_factory=Breaker)
     blame: Blame = field(default_factory=Blame)
@@ -99,7 +76,11 @@ class Engine:
     _parked: Timetable[Flight] = field(default_factory=lambda: Timetable(attrgetter("seats")))
     _deadlines: Timetable[Call] = field(default_factory=lambda: Timetable(attrgetter("waiting")))
     _late: dict[Flight, float] = field(default_factory=dict)  # until when, the earliest first
+    _air: OrderedDict[Flight, None] = field(default_factory=OrderedDict)  # wanted and sent, the earliest first
     _dying: int = 0
+    _reached: bool = False  # it has answered, whatever it said
+    _replied: bool = False
+    _dark_since: float | None = None  # since when it is asked, and has never answered
     _asides: deque[Aside] = field(default_factory=deque)
     _draws: set[tuple[bytes, int]] = field(default_factory=set)
     reads_sample: bool = field(init=False)  # such a rubric reads replies here, for each sample, not on their way
@@ -111,8 +92,9 @@ class Engine:
 
     def open(self, call: Call) -> None:
         run = call.run
-        if self.breaker.failure is not None and not self._open and (run is None or not run.has_begun):
+        if not self._open and (run is None or not run.has_begun):
             self.breaker.close()
+            self._dark_since = None
         if run is not None:
             run.has_begun = True
         if call.waiting:
@@ -135,6 +117,8 @@ class Engine:
             oldest = next(iter(self._late))
             if self._late[oldest] <= now:
                 return self._give_up(oldest)
+        if (stalled := self._stalled(now)) is not None:
+            return self._ask_again(stalled, now)
         ready = self._due(now)
         if self._asides:
             return self._asides.popleft()
@@ -157,8 +141,14 @@ class Engine:
         self._landed(flight)
         flight.latency = latency = max(0.0, now - flight.sent_at - answer.waited)
         failure, reply = answer.failure, answer.reply or answer.said
+        if log.isEnabledFor(logging.DEBUG):
+            said = "a reply" if failure is None else self.mask(f"{failure.kind}: {failure}")
+            log.debug("%s, attempt %d, %.3f s: %s", flight.request.key.hex()[:16], flight.attempts, latency, said)
         if reply is not None:
             self.stats.arrived(latency, reply.usage)
+            self.patience.heard(latency)
+            self._replied = True
+        self._reached = self._reached or not isinstance(failure, (ConnectionFailed, WorkerDied))
         self._tell_pace(flight, failure, reply, now)
         if answer.reply is not None and self.cache is not None:
             try:
@@ -166,14 +156,19 @@ class Engine:
             except Exception as error:
                 answer = _cache_failed("put", error, answer.reply)
         if failure is not None:
-            if failure.opens_breaker and self.breaker.open(failure):
+            failure = self._at_the_start(flight, failure, now)
+            ends_all = failure.opens_breaker or (failure.opens_breaker_at_first and not self._replied)
+            if ends_all and self.breaker.open(failure):
                 log.error("%s; the rest of this run is not sent", self.mask(str(failure)))
-            if failure.retryable:
+            if failure.retryable and not ends_all:
                 retry_at = self._retry_at(flight, failure, now)
                 if retry_at is not None:
+                    self._tell_trouble(failure, now)
                     self._parked.add(retry_at, flight)
                     return
                 answer = Answer(failure=flight.failure)
+            elif failure is not answer.failure:
+                answer = Answer(failure=failure)
         self._land(flight, answer)
 
     def gone(self, flight: Flight) -> None:
@@ -239,31 +234,73 @@ class Engine:
         elif not isinstance(failure, WorkerDied) and not _is_stale(flight, failure):
             self.pace.failed(flight.number, now, others, self._presses)
 
+    def _at_the_start(self, flight: Flight, failure: Failure, now: float) -> Failure:
+        """A server that has never answered may still be starting; after so long it is taken for not there."""
+        if self._reached or not isinstance(failure, ConnectionFailed):
+            return failure
+        if self._dark_since is None:
+            self._dark_since = flight.sent_at
+        seconds = now - self._dark_since
+        if seconds < self.startup_timeout or not failure.retryable:
+            return failure
+        return NeverAnswered(f"{failure} (never an answer in {seconds:.0f} s; startup_timeout says how long to ask)")
+
+    def _tell_trouble(self, failure: Failure, now: float) -> None:
+        if (told := self.trouble.told(failure, now)) is not None:
+            doing = f"asking again, {self.pace.words}"
+            if not self._reached and self.startup_timeout < math.inf:
+                doing = f"it has never answered, and is asked for {self.startup_timeout:g} s (startup_timeout)"
+            log.warning("%s", self.mask(f"{told}; {doing}"))
+
+    def _stalled(self, now: float) -> Flight | None:
+        """The earliest that has been in the air for too long; those that stalled before have longer."""
+        for flight in self._air:
+            if now >= self._stalls_at(flight):
+                return flight
+            if not flight.stalls:
+                return None
+        return None
+
+    def _stalls_at(self, flight: Flight) -> float:
+        overtaken_by = self.pace.last_good - flight.number - self.stats.in_flight
+        return flight.sent_at + self.patience.seconds(overtaken_by, flight.stalls)
+
+    def _ask_again(self, flight: Flight, now: float) -> GiveUp:
+        seconds = now - flight.sent_at
+        flight.failure = failure = Stalled(f"no reply within {seconds:.1f} s")
+        again = self._flights[flight.request.key] = flight.again()
+        self._again.append(again)
+        self._tell_trouble(failure, now)
+        self.pace.failed(flight.number, now, self.stats.in_flight - 1, self._presses)
+        return self._give_up(flight)
+
     @property
     def _presses(self) -> bool:
         return bool(self._ready or self._again or self._calls)
 
     def _until_something(self, now: float, when: float) -> float:
         late = next(iter(self._late.values())) if self._late else math.inf
-        return max(0.0, min(when, late, self._deadlines.next()) - now)
+        stall = self._stalls_at(next(iter(self._air))) if self._air else math.inf
+        return max(0.0, min(when, late, stall, self._deadlines.next()) - now)
 
     def _depart(self, flight: Flight, now: float) -> Flight:
         self.stats.departed()
         flight.number = self.pace.departed(now, self.stats.in_flight, flight.attempts > 0)
         if flight.attempts:
             self.stats.retried += 1
-        else:
-            flight.failed = flight.number
+        flight.failed = flight.failed or flight.number
         flight.attempts += 1
         flight.unpaid += 1
         flight.sent_at = now
         flight.in_the_air = True
+        self._air[flight] = None
         return flight
 
     def _landed(self, flight: Flight) -> None:
         """The permit is free again."""
         self.stats.in_flight -= 1
         flight.in_the_air = False
+        self._air.pop(flight, None)
         self._late.pop(flight, None)
         if flight.given_up:
             self._dying -= 1
@@ -271,6 +308,7 @@ class Engine:
     def _give_up(self, flight: Flight) -> GiveUp:
         """Forgotten first: from here on nobody can take a seat on it."""
         self._forget(flight)
+        self._air.pop(flight, None)
         self._late.pop(flight, None)
         flight.given_up = True
         self._dying += 1
@@ -314,7 +352,8 @@ class Engine:
             request = self._draw(call, request)
         if (flight := self._flights.get(request.key)) is not None:
             self.stats.coalesced += 1
-            self._late.pop(flight, None)
+            if self._late.pop(flight, None) is not None:
+                self._air[flight] = None
             flight.seats[call, index] = sample if self.reads_sample else None
             call.waiting[index] = flight
             return
@@ -363,8 +402,9 @@ class Engine:
         if _is_stale(flight, failure):
             return now
         others_got_through = self.pace.last_good > flight.failed
-        # Known for faults of its own, and it cannot be what else is in the air that overloads the endpoint.
-        is_known = bool(flight.faults) and not (isinstance(failure, Overloaded) and self.stats.in_flight)
+        # Known for faults of its own, two, since an outage may have begun just after others got through; and it cannot
+        # be what else is in the air that overloads the endpoint.
+        is_known = len(flight.faults) >= 2 and not (isinstance(failure, Overloaded) and self.stats.in_flight)
         if self.blame.falls_on(flight, flight.number, failure, flight.failed, others_got_through, is_known):
             flight.faults += (failure,)
             if self.blame.is_final(flight.faults):
@@ -396,6 +436,7 @@ class Engine:
         del flight.seats[call, index]
         if not flight.seats:
             if flight.in_the_air:
+                self._air.pop(flight, None)
                 self._late[flight] = now + LATE_SECONDS
             else:
                 self._forget(flight)

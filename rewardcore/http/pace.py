@@ -167,6 +167,13 @@ class Pace:
         """Whether a retry may go before a first attempt: always, but while requests fail, where it is one in ten."""
         return self.health >= HEALTHY or self._retried_in_trouble < _RETRIES * self._sent_in_trouble
 
+    @property
+    def words(self) -> str:
+        """What is allowed now, for people."""
+        if self.is_dry:
+            return f"one at a time, after {1 / self.rate:.1f} s"
+        return f"{self.window} at once" if self.rate == math.inf else f"{self.rate:.1f} a second"
+
     def wait(self, now: float, in_flight: int) -> float:
         """Seconds until another may leave; infinity for not before one lands."""
         if in_flight >= self.window:

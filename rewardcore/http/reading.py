@@ -29,6 +29,7 @@ from ..failures import (
     Truncated,
     UnexpectedReply,
     Unparsed,
+    WrongPath,
 )
 from ..reply import Quota, Reply
 from .endpoint import Endpoint
@@ -173,11 +174,11 @@ class ReplyReader:
             hint = f"check the key in {name}" if self._has_key else f"set {name} to the endpoint's key"
             return Denied(f"{where} answered {status}; {hint if name else 'name its variable in api_key_env'}: {said}")
         if 300 <= status < 400:
-            return Rejected(f"{where} answered {status}, a redirect, which is never followed; correct base_url")
-        if status == 404:
-            return Rejected(
-                f"{where} answered 404 for model {self._endpoint.model!r} at {self._endpoint.url}; check the model's "
-                f"name and that base_url ends in /v1 if the server wants it: {said}"
+            return WrongPath(f"{where} answered {status}, a redirect, which is never followed; correct base_url")
+        if status in (404, 405):
+            return WrongPath(
+                f"{where} answered {status} for model {self._endpoint.model!r} at {self._endpoint.url}; check the "
+                f"model's name and that base_url ends in /v1 if the server wants it: {said}"
             )
         return Rejected(f"{where} answered {status}: {said}")
 

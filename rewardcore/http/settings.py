@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import math
 import os
 from dataclasses import dataclass
@@ -10,15 +9,15 @@ from typing import Literal
 
 from ..clock import SYSTEM_CLOCK, Clock
 from ..failures import ConfigurationError
+from ..notices import log
 from ..rubrics import QUALITY, Rubric
 from ..rubrics.rubric import check_rubric
 from .cache import Cache, MemoryCache, SqliteCache
 from .endpoint import Endpoint
 from .engine import Engine
 from .pace import AUTO_CEILING, Learnt, Pace
+from .patience import Patience
 from .request import RequestBuilder
-
-log = logging.getLogger("rewardcore")
 
 CacheChoice = Cache | str | os.PathLike[str] | bool | None
 #: Files that a process opens besides its connections: the cache, libraries, the trainer's own data.
@@ -36,6 +35,8 @@ class Settings:
     max_concurrent: int | Literal["auto"] = 60
     cache: CacheChoice = True
     deadline: float = 300.0
+    request_timeout: float | None = None
+    startup_timeout: float = 60.0
     clock: Clock = SYSTEM_CLOCK
 
     def __post_init__(self) -> None:
@@ -51,8 +52,11 @@ class Settings:
                 "cache must be True (in memory), None, the path of a file, or an object with get, put and close, "
                 f"not {self.cache!r}"
             )
-        if not isinstance(self.deadline, (int, float)) or not 0 < self.deadline < math.inf:
-            raise ConfigurationError(f"deadline must be seconds above 0, not {self.deadline!r}")
+        for name in ("deadline", "request_timeout", "startup_timeout"):
+            seconds = getattr(self, name)
+            is_left_out = seconds is None and name == "request_timeout"
+            if not is_left_out and not (_is_number(seconds) and 0 < seconds < math.inf):
+                raise ConfigurationError(f"{name} must be seconds above 0, not {seconds!r}")
 
     @property
     def name(self) -> str:
@@ -82,7 +86,15 @@ class Settings:
         ceiling = AUTO_CEILING if self.max_concurrent == "auto" else self.max_concurrent
         facts = cache.recall(self.name, _A_DAY) if isinstance(cache, SqliteCache) else {}
         pace = Pace(min(ceiling, places), finds=self.max_concurrent == "auto", learnt=Learnt.read(facts))
-        return Engine(RequestBuilder(self.endpoint, self.rubric), self.rubric, cache, pace, self.endpoint.mask())
+        return Engine(
+            RequestBuilder(self.endpoint, self.rubric),
+            self.rubric,
+            cache,
+            pace,
+            Patience(self.request_timeout),
+            self.startup_timeout,
+            self.endpoint.mask(),
+        )
 
     def close_engine(self, engine: Engine) -> None:
         """What was learnt about the endpoint is kept from run to run, where the replies are."""
@@ -111,6 +123,10 @@ class Settings:
                 self.max_concurrent + files - places,
             )
         return places
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 def _is_path(value: object) -> bool:

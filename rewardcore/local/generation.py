@@ -6,7 +6,6 @@ only time.
 
 from __future__ import annotations
 
-import logging
 from collections import Counter, deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -15,10 +14,9 @@ from typing import Literal
 from ..clock import SYSTEM_CLOCK, Clock
 from ..failures import ConfigurationError, Failure, GeneratorFailed
 from ..memory.release import release_memory
+from ..notices import log
 from .batching import cut, form_batches
 from .generator import Conversation, Generator, lengths_of, prompt_limit, recommended_batch_size
-
-log = logging.getLogger("rewardcore")
 
 BatchSize = int | Literal["auto"] | None
 

@@ -72,7 +72,25 @@ def test_importing_the_package_imports_no_client_and_no_model():
     assert done.stdout.strip() == "[]"
 
 
-def test_the_logger_is_quiet_by_default():
-    code = "import logging, rewardcore; logging.getLogger('rewardcore').error('loud')"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout + done.stderr == ""
+LOUD = """
+import logging, rewardcore
+log = logging.getLogger("rewardcore")
+{}
+log.info("low")
+log.warning("loud %d", 7)
+"""
+
+
+@pytest.mark.parametrize(
+    ("set_up", "shown"),
+    [
+        ("pass", "rewardcore: loud 7\n"),
+        ("logging.basicConfig(format='%(name)s says %(message)s')", "rewardcore says loud 7\n"),
+        ("logging.basicConfig(level=logging.INFO)", "INFO:rewardcore:low\nWARNING:rewardcore:loud 7\n"),
+        ("log.setLevel(logging.ERROR)", ""),
+        ("log.addHandler(logging.NullHandler())", ""),
+    ],
+)
+def test_warnings_reach_stderr_without_any_set_up_and_once_with_one(set_up, shown):
+    done = subprocess.run([sys.executable, "-c", LOUD.format(set_up)], capture_output=True, text=True, check=True)
+    assert (done.stdout, done.stderr) == ("", shown)

@@ -254,8 +254,8 @@ def test_deep_nesting_anywhere_is_a_typed_failure(depth, where):
 
 
 STATUSES = {
-    300: "Rejected", 301: "Rejected", 302: "Rejected", 307: "Rejected", 308: "Rejected",
-    400: "Rejected", 401: "Denied", 403: "Denied", 404: "Rejected", 405: "Rejected", 413: "Rejected",
+    300: "WrongPath", 301: "WrongPath", 302: "WrongPath", 307: "WrongPath", 308: "WrongPath",
+    400: "Rejected", 401: "Denied", 403: "Denied", 404: "WrongPath", 405: "WrongPath", 413: "Rejected",
     422: "Rejected", 451: "Rejected",
     408: "Transient", 409: "Transient", 425: "Transient", 429: "RateLimited",
     500: "Transient", 501: "Transient", 502: "Transient", 503: "Overloaded", 504: "Transient", 529: "Overloaded",

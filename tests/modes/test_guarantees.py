@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
 from collections.abc import Iterator
 from dataclasses import replace
@@ -253,7 +254,6 @@ def test_identical_requests_in_flight_are_sent_once(shared_judge: rc.Judge, serv
     assert shared_judge.stats.coalesced - before.coalesced == 5
 
 
-@pytest.mark.parametrize("mode", CONCURRENT_MODES)
 def test_a_parse_that_takes_the_sample_reads_a_shared_reply_for_each_of_them(
     mode: str, open_judge: Opener, server: HostileServer
 ) -> None:
@@ -269,6 +269,7 @@ def test_a_parse_that_takes_the_sample_reads_a_shared_reply_for_each_of_them(
     assert script.requests == 1
 
 
+@pytest.mark.parametrize("mode", CONCURRENT_MODES)
 def test_identical_requests_of_two_submits_are_sent_once(shared_judge: rc.Judge, server: HostileServer) -> None:
     script = server.script(held)
     first, second = shared_judge.submit(script.samples(1)), shared_judge.submit(script.samples(1))
@@ -437,3 +438,11 @@ def test_a_key_that_no_header_can_carry_is_an_error_up_front(
 def test_an_unusable_cache_file_is_an_error_up_front(mode: str, open_judge: Opener, tmp_path: Path) -> None:
     with pytest.raises(rc.CacheError, match="missing"):
         open_judge(mode, cache=tmp_path / "missing" / "cache.sqlite")
+
+
+def test_a_judge_is_an_async_context_manager_too(mode: str, open_judge: Opener, server: HostileServer) -> None:
+    async def main() -> list[rc.Verdict]:
+        async with open_judge(mode) as judge:
+            return await asyncio.to_thread(judge.judge, server.script(ok).samples(2))
+
+    assert statuses(asyncio.run(main())) == ["ok", "ok"]

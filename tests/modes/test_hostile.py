@@ -122,7 +122,7 @@ TABLE = [
     once("a body of 1 GiB", huge_body, "larger than 8 MiB"),
     once("a chunked body without end", huge_chunked_body, "larger than 8 MiB"),
     # What the judge said.
-    once("finish_reason: length", says("<score>7</score>", "length"), "max_tokens", "truncated"),
+    once("finish_reason: length", says("<score>7</score>", "length"), "cut at 5 tokens", "truncated"),
     once("a refusal", says(None, refusal="I cannot"), "I cannot", "refused"),
     once("content_filter", says("", "content_filter"), "refused", "refused"),
     once("an empty text", says(""), "empty", "unparsed"),
@@ -289,19 +289,19 @@ def test_no_connection_is_typed_and_names_host_and_port(
 ) -> None:
     host, kind = {
         "refused": (f"127.0.0.1:{free_port()}", "ConnectionFailed"),
-        "no such host": ("nonexistent.invalid:8000", "ConnectionFailed"),
+        "no such host": ("nonexistent.invalid:8000", "UnknownHost: "),
         "no TLS": (f"127.0.0.1:{server.port}", "TlsFailed"),
         "no host name": (f"{'x' * 70}.invalid:80", ""),
     }[case]
     scheme = "https" if case == "no TLS" else "http"
     options = {"workers": 1} if mode == "process" else {}
-    # A server that is down is waited for; the deadline ends that, and tells of the last attempt.
+    # A server that is down may be starting; the deadline ends that, and tells of the last attempt.
     with open_judge(mode, rc.Endpoint(f"{scheme}://{host}/v1", "judge"), deadline=4.0, **options) as judge:
         (verdict,) = judge.judge([rc.Sample("p", "r")])
     if kind == "ConnectionFailed":
         assert verdict.status == "timeout", verdict
         assert "the last attempt: " in str(verdict.error)
     else:
-        assert verdict.status in ("failed", "timeout"), verdict
+        assert verdict.status == "failed", verdict
         assert kind in str(verdict.error)
     assert host in str(verdict.error)

@@ -21,7 +21,8 @@ from ...failures import Failure, RewardcoreError
 from ...reply import Answer, Reply
 from ...rubrics.rubric import grade
 from ...stats import Stats
-from ..engine import Aside, Engine, Flight, GiveUp
+from ..engine import Engine
+from ..flight import Aside, Flight, GiveUp
 from ..transports import Transport
 from .loop_thread import LoopThread, shut_down
 

@@ -24,6 +24,7 @@ from typing import Any
 from ...calls import Call, Driver, Run
 from ...clock import SYSTEM_CLOCK
 from ...failures import ConfigurationError, Failure, JudgeClosed, RewardcoreError, WorkerDied
+from ...notices import log
 from ...reply import Answer
 from ...sample import Sample
 from ...stats import Stats
@@ -33,8 +34,6 @@ from ..processes import Child
 from ..settings import Settings
 from .loop import LoopDriver
 from .loop_thread import LoopThread
-
-log = logging.getLogger("rewardcore")
 
 _GATHER_SECONDS = 0.002
 _ASKING_SECONDS = 5.0
@@ -98,12 +97,12 @@ class RemoteDriver(Driver):
     # Called on the loop.
 
     async def _hire(self) -> _Elsewhere:
-        return _Elsewhere(self, _judge_here, self._open_driver)
+        return _Elsewhere(self, _judge_here, self._open_driver, log.getEffectiveLevel())
 
     def _begin(self, call: Call) -> None:
         if self._child.reason:
             self._ending.append(self._thread.loop.create_task(self._child.end()))
-            self._child = _Elsewhere(self, _judge_here, self._open_driver)
+            self._child = _Elsewhere(self, _judge_here, self._open_driver, log.getEffectiveLevel())
         call.number = next(self._numbers)
         self._calls[call.number] = call
         run = None if call.run is None else self._run_number(call.run)
@@ -200,7 +199,7 @@ def _pack_call(call: Call, run: int | None) -> bytes:
     return _pack("begin", call.number, rows, call.deadline, run)
 
 
-def _judge_here(connection: Connection, open_driver: Callable[[], LoopDriver]) -> Callable[[], None]:
+def _judge_here(connection: Connection, open_driver: Callable[[], LoopDriver], level: int) -> Callable[[], None]:
     """The child's side: the driver of the thread mode, until the pipe ends or "close" comes."""
     sending = threading.Lock()
 
@@ -213,8 +212,8 @@ def _judge_here(connection: Connection, open_driver: Callable[[], LoopDriver]) -
                     driver.engine.stats.latencies.popleft()
             connection.send_bytes(_pack(*message))
 
-    log.addHandler(_Forward(send))
-    log.setLevel(logging.DEBUG)  # what is shown is for the parent to say
+    log.handlers, log.propagate = [_Forward(send)], False  # the script may have set up logging when it was imported
+    log.setLevel(level)
     driver = open_driver()
     calls: dict[int, Call] = {}
     runs: dict[int, Run] = {}

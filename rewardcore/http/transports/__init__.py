@@ -7,8 +7,9 @@ worker_pool.py (processes that fetch and parse). They know nothing of calls, ret
 from __future__ import annotations
 
 import os
+import socket
 import threading
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 from ...reply import Answer, Reply
 
@@ -21,6 +22,23 @@ class Transport(Protocol):
         """The reply, or the whole answer where it is parsed on the way; else a Failure raised. Cancelled, it ends."""
 
     async def close(self) -> None: ...
+
+
+E = TypeVar("E", bound=BaseException)
+
+
+def cause_of(error: BaseException, kind: type[E]) -> E | None:
+    """The first of that kind among an error and what led to it."""
+    cause: BaseException | None = error
+    while cause is not None and not isinstance(cause, kind):
+        cause = cause.__cause__ or cause.__context__
+    return cause
+
+
+def no_such_host(error: BaseException) -> bool:
+    """Whether the name does not exist, other than that nobody could say so far."""
+    found = cause_of(error, socket.gaierror)
+    return found is not None and found.errno in (socket.EAI_NONAME, getattr(socket, "EAI_NODATA", None))
 
 
 #: Held while a client is imported or the loop begins: a fork at that moment would leave the child half of it, for ever.

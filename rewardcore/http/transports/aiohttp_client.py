@@ -20,11 +20,11 @@ from aiohttp import hdrs
 from multidict import CIMultiDict
 from yarl import URL
 
-from ...failures import BrokenReply, ConnectionFailed, Disconnected, Failure, TlsFailed
+from ...failures import BrokenReply, ConnectionFailed, Disconnected, Failure, TlsFailed, UnknownHost
 from ...reply import Reply
 from ..endpoint import Endpoint
 from ..reading import Body, ReplyReader
-from . import CONNECT_SECONDS
+from . import CONNECT_SECONDS, no_such_host
 
 #: From here on aiohttp wants to send a body piece by piece.
 _LARGE = 2**20
@@ -100,6 +100,8 @@ class AiohttpTransport:
         where, what = self._endpoint.host, f"{type(error).__name__}: {error}"
         if isinstance(error, (aiohttp.ClientSSLError, ssl.SSLError)):
             return TlsFailed(f"no TLS connection to {where}: {error}")
+        if no_such_host(error):
+            return UnknownHost(f"no connection to {where}, whose name does not exist: {what}; correct base_url")
         if isinstance(error, (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError)):
             return ConnectionFailed(f"no connection to {where}: {what}")
         if isinstance(error, (aiohttp.InvalidURL, UnicodeError)):

@@ -12,11 +12,11 @@ import ssl
 import anyio._backends._asyncio  # noqa: F401
 import httpx
 
-from ...failures import BrokenReply, ConnectionFailed, Disconnected, Failure, TlsFailed
+from ...failures import BrokenReply, ConnectionFailed, Disconnected, Failure, TlsFailed, UnknownHost
 from ...reply import Reply
 from ..endpoint import Endpoint
 from ..reading import Body, ReplyReader
-from . import CONNECT_SECONDS
+from . import CONNECT_SECONDS, cause_of, no_such_host
 
 #: Who logs what an endpoint sent.
 _LOGGERS = ("httpx", "httpcore.connection", "httpcore.http11")
@@ -48,11 +48,10 @@ class _Exchange:
     def failure(self, error: Exception) -> Failure:
         where, what = self._endpoint.host, f"{type(error).__name__}: {error}"
         if isinstance(error, (httpx.ConnectTimeout, httpx.ConnectError)):
-            cause: BaseException | None = error
-            while cause is not None and not isinstance(cause, ssl.SSLError):
-                cause = cause.__cause__ or cause.__context__
-            if cause is not None:
+            if cause_of(error, ssl.SSLError) is not None:
                 return TlsFailed(f"no TLS connection to {where}: {error}")
+            if no_such_host(error):
+                return UnknownHost(f"no connection to {where}, whose name does not exist: {what}; correct base_url")
             return ConnectionFailed(f"no connection to {where}: {what}")
         if isinstance(error, (httpx.InvalidURL, UnicodeError)):
             return Failure(f"no connection to {where}, which is no host name: {what}")

@@ -1,0 +1,116 @@
+"""What a person is told while a judge works: lines of the logger `rewardcore`, on stderr where no logging is set up.
+
+Silence is a defect, and so is noise: the first attempt that failed is told, then at most one line in ten seconds; and
+what was not judged, at the end of each call, where calls are few. `Trouble` and `Losses` decide what is worth a line
+and when; they know no clock.
+"""
+
+from __future__ import annotations
+
+import logging
+import sys
+from collections import Counter
+from collections.abc import Callable
+
+from .failures import Failure
+from .verdict import Verdict
+
+log = logging.getLogger("rewardcore")
+
+#: Seconds between two lines about the same, and how many come without waiting when calls end.
+QUIET_SECONDS = 10.0
+_AT_FIRST = 5
+_LONGEST = 240
+
+
+class _ToStderr(logging.Handler):
+    """Warnings, for a program that has set up no logging; where it has, they are its own to show."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.WARNING)
+
+    def emit(self, record: logging.LogRecord) -> None:
+        if len(log.handlers) == 1 and not (log.propagate and logging.getLogger().handlers):
+            print(f"rewardcore: {record.getMessage()}", file=sys.stderr, flush=True)
+
+
+log.addHandler(_ToStderr())
+
+
+class Trouble:
+    """Attempts that failed and are made again, by kind."""
+
+    def __init__(self) -> None:
+        self._kinds: Counter[str] = Counter()
+        self._since: float | None = None
+
+    def told(self, failure: Failure, now: float) -> str | None:
+        """What to say of this one and of those that nothing was said of; None where it is too soon."""
+        self._kinds[failure.kind] += 1
+        if self._since is not None and now - self._since < QUIET_SECONDS:
+            return None
+        count, kinds = self._kinds.total(), _counted(self._kinds)
+        since, self._since = self._since, now
+        self._kinds.clear()
+        if count == 1:
+            return _cut(f"{failure.kind}: {failure}")
+        before = f" in {now - since:.0f} s" if since is not None else ""
+        return _cut(f"{count} requests failed{before}: {kinds} (the latest: {failure})")
+
+
+class Tally:
+    """Samples that were not judged: how many of each kind, and what the first of a kind said."""
+
+    def __init__(self) -> None:
+        self.kinds: Counter[str] = Counter()
+        self.why: dict[str, str] = {}
+
+    def add(self, verdict: Verdict) -> None:
+        if verdict.status != "ok":
+            kind, _, why = (verdict.error or "").partition(": ")
+            kind = kind if verdict.status == "failed" else verdict.status
+            self.kinds[kind] += 1
+            self.why.setdefault(kind, why)
+
+
+class Losses:
+    """What calls have lost, told when they end: call by call, or together where calls are many."""
+
+    def __init__(self, now: Callable[[], float]) -> None:
+        self._now = now
+        self._may_tell, self._told_at = float(_AT_FIRST), now()
+        self._tally, self._samples, self._calls = Tally(), 0, 0
+
+    def ended(self, tally: Tally, samples: int) -> None:
+        """A call of so many samples has ended."""
+        if not tally.kinds:
+            return
+        self._tally.kinds.update(tally.kinds)
+        self._tally.why = tally.why | self._tally.why
+        self._samples += samples
+        self._calls += 1
+        now = self._now()
+        self._may_tell = min(_AT_FIRST, self._may_tell + (now - self._told_at) / QUIET_SECONDS)
+        self._told_at = now
+        if self._may_tell >= 1:
+            self._may_tell -= 1
+            self.flush()
+
+    def flush(self) -> None:
+        """Whatever was kept back."""
+        tally, samples, calls = self._tally, self._samples, self._calls
+        self._tally, self._samples, self._calls = Tally(), 0, 0
+        if tally.kinds:
+            why = tally.why[tally.kinds.most_common(1)[0][0]]
+            together = f" in {calls} calls" if calls > 1 else ""
+            lost = f"{tally.kinds.total()} of {samples} not judged{together}: {_counted(tally.kinds)}"
+            log.warning("%s", _cut(f"{lost} ({why})" if why else lost))
+
+
+def _counted(kinds: Counter[str]) -> str:
+    return ", ".join(f"{count} {kind}" for kind, count in kinds.most_common())
+
+
+def _cut(line: str) -> str:
+    line = " ".join(line.split())
+    return line if len(line) <= _LONGEST else line[: _LONGEST - 1] + "…"
