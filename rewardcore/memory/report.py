@@ -36,7 +36,7 @@ def run_memory(
     def tell(size: int) -> None:
         progress(f"predicting batch size {size} …")
 
-    progress(f"building a {config.model_type} model of fake tensors …")
+    progress(f"building {config.model_type} of fake tensors …")
     peaks = predict(
         config, arguments.batch_sizes, *lengths, data_type,
         tell=tell, tensor_parallel=gpus, trust_remote_code=trusted,
