@@ -192,6 +192,20 @@ def test_a_png_is_drawn_only_where_a_plot_is_asked_for(
     assert (tmp_path / "memory.png").read_bytes().startswith(b"\x89PNG")
 
 
+def test_the_plot_names_the_moment_of_the_kv_cache_too(
+    model_without_weights: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    legends: list[list[str]] = []
+    monkeypatch.setattr(
+        "matplotlib.backends.backend_agg.FigureCanvasAgg.print_figure",
+        lambda canvas, *_, **__: legends.append(
+            [text.get_text() for text in canvas.figure.axes[0].get_legend().get_texts()]
+        ),
+    )
+    report(model_without_weights, plot=model_without_weights / "memory.png")
+    assert legends == [["weights", "KV cache at the peak", "activations"]]
+
+
 def parameters(shape: dict[str, Any], gpus: int) -> int:
     """One GPU's, by arithmetic: matrices in N parts, keys and values by whole heads, norms whole."""
     hidden, layers = shape["hidden_size"], shape["num_hidden_layers"]
