@@ -11,6 +11,7 @@ import typing
 from . import rubrics
 from .calls import Pending
 from .failures import CacheError, ConfigurationError, Failure, RewardcoreError, Unparsed
+from .failures import needs_extra as _needs_extra
 from .http.cache import MemoryCache, SqliteCache
 from .http.endpoint import Endpoint
 from .judge import AsyncioJudge, Judge, open_judge
@@ -40,18 +41,16 @@ __all__ = [
 
 __version__ = "0.1.0"
 
-#: Where the generators of the self mode are; each brings torch, vLLM or verl, so each is imported when it is named.
-_GENERATORS = {
-    "TorchGenerator": "torch_generator",
-    "VllmGenerator": "vllm_generator",
-    "VerlActorGenerator": "verl_generator",
-}
+#: The extra of each generator of the self mode, and its module's name. Heavy, so each is imported when it is named.
+_GENERATORS = {"TorchGenerator": "torch", "VllmGenerator": "vllm", "VerlActorGenerator": "verl"}
 
 
 def __getattr__(name: str) -> typing.Any:
     if name not in _GENERATORS:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(importlib.import_module(f".local.{_GENERATORS[name]}", __name__), name)
+    extra = _GENERATORS[name]
+    with _needs_extra(extra, name):
+        return getattr(importlib.import_module(f".local.{extra}_generator", __name__), name)
 
 
 def __dir__() -> list[str]:

@@ -9,19 +9,22 @@ from datetime import datetime
 from functools import partial
 from hashlib import sha256
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 try:
     import typer
 except ImportError:
-    sys.exit("the command line needs typer: pip install 'rewardcore[cli]'")
+    print("rewardcore: the command line needs typer: pip install 'rewardcore[cli]'", file=sys.stderr)
+    sys.exit(2)
 
-from .failures import ConfigurationError
+from .failures import ConfigurationError, needs_extra
 from .http.cache import SqliteCache
+from .memory.arguments import parse_arguments
 
 app = typer.Typer(no_args_is_help=True, pretty_exceptions_enable=False, help="LLM-as-judge rewards for RL training.")
 cache_app = typer.Typer(no_args_is_help=True, help="Look into a cache of judge replies.")
 app.add_typer(cache_app, name="cache")
+_UsageError: Any = typer.BadParameter.__base__  # click's; some versions of typer bring it along, others import it
 
 
 @cache_app.command()
@@ -55,31 +58,51 @@ def explain(
     typer.echo(f"reply: {text}")
 
 
-@app.command()
+@app.command(no_args_is_help=True)
 def memory(
     model_dir: Annotated[
-        str, typer.Argument(metavar="MODEL_DIR", help="A model's directory; its config.json is enough.")
+        str, typer.Argument(metavar="MODEL_DIR", help="A directory; config.json is enough, no weights are needed.")
     ],
     prompt_tokens: Annotated[int, typer.Option(help="Tokens of the longest prompt.")] = 512,
     new_tokens: Annotated[int, typer.Option(help="Tokens of the longest reply.")] = 64,
     batch_sizes: Annotated[str, typer.Option(help="Batch sizes to predict.")] = "1,2,4,8,16,32",
-    device_memory: Annotated[str | None, typer.Option(help="The GPU's memory, such as 24GiB, for advice.")] = None,
+    device_memory: Annotated[
+        str | None, typer.Option(help="One GPU's memory, for advice: 24GiB, or 24G for short; 24GB is 24 × 10⁹ bytes.")
+    ] = None,
     dtype: Annotated[str, typer.Option(help="auto, float32, float16 or bfloat16.")] = "auto",
-    plot: Annotated[Path, typer.Option(help="Where the plot goes.")] = Path("memory.png"),
+    plot: Annotated[Path | None, typer.Option(metavar="FILE", help="Draw it, too, into this .png.")] = None,
+    tensor_parallel: Annotated[int, typer.Option(metavar="N", help="Predict one GPU's share of N.")] = 1,
+    trust_remote_code: Annotated[
+        bool, typer.Option("--trust-remote-code", help="Run the code that a model outside transformers brings along.")
+    ] = False,
 ) -> None:
-    """Predict the peak memory of judging a batch, for each batch size, from the model's config alone."""
+    """Predict the peak memory of judging a batch, for each batch size: the model's config.json is enough."""
+    arguments = parse_arguments(
+        model_dir,
+        prompt_tokens,
+        new_tokens,
+        batch_sizes,
+        device_memory,
+        dtype,
+        plot,
+        tensor_parallel,
+        trust_remote_code,
+    )
     progress = partial(typer.echo, err=True)
     progress("loading torch and transformers …")
-    try:
+    with needs_extra("torch", "rewardcore memory"):
         from .memory.report import run_memory
-    except ImportError as error:
-        raise ConfigurationError(f"this needs {error.name}: pip install 'rewardcore[torch,report]'") from error
-    run_memory(model_dir, prompt_tokens, new_tokens, batch_sizes, device_memory, dtype, plot, typer.echo, progress)
+    run_memory(arguments, typer.echo, progress)
 
 
 def main() -> None:
-    """Errors that say what to do are printed as one line, without a traceback."""
+    """0 is done, 2 is wrong usage. Errors that say what to do are printed as one line, without a traceback."""
     try:
-        app()
+        sys.exit(app(standalone_mode=False))
     except ConfigurationError as error:
-        sys.exit(f"rewardcore: {error}")
+        sentence = " ".join(str(error).split())
+    except _UsageError as error:
+        sentence = error.format_message()
+    if sentence:  # none where the help was printed instead
+        print(f"rewardcore: {sentence}", file=sys.stderr)
+    sys.exit(2)

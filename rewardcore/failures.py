@@ -36,6 +36,8 @@ replied); the retry layer reads only that.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, ClassVar
 
 from .verdict import Status
@@ -50,6 +52,15 @@ class RewardcoreError(Exception):
 
 class ConfigurationError(RewardcoreError, ValueError):
     """The message names the argument or variable and says what to do."""
+
+
+@contextmanager
+def needs_extra(extra: str, who: str) -> Iterator[None]:
+    """Around the import of an optional package: where it is missing, the sentence names the extra that brings it."""
+    try:
+        yield
+    except ImportError as error:
+        raise ConfigurationError(f"{who} needs an extra ({error}): pip install 'rewardcore[{extra}]'") from error
 
 
 class CacheError(ConfigurationError):

@@ -13,11 +13,11 @@ from ..failures import ConfigurationError
 from .generator import Conversation
 
 
-def load_tokenizer(directory: Path) -> Any:
+def load_tokenizer(directory: Path, trust_remote_code: bool = False) -> Any:
     """The model's tokenizer, sure to have what batches of conversations need."""
     try:
-        tokenizer = AutoTokenizer.from_pretrained(directory, local_files_only=True)
-    except (OSError, ValueError) as error:
+        tokenizer = AutoTokenizer.from_pretrained(directory, local_files_only=True, trust_remote_code=trust_remote_code)
+    except (ImportError, OSError, ValueError) as error:
         raise ConfigurationError(f"{directory} has no tokenizer that transformers can read: {error}") from error
     check_tokenizer(tokenizer, f"the tokenizer in {directory}")
     return tokenizer

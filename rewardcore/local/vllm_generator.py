@@ -36,9 +36,10 @@ class VllmGenerator:
         **engine_options: Any,
     ) -> None:
         directory = model_directory(model_path)
-        context = max_model_len or context_length(load_config(directory))
+        trusted = engine_options.get("trust_remote_code", False)
+        context = max_model_len or context_length(load_config(directory, trusted))
         self.max_prompt_tokens = prompt_room(context, max_new_tokens)
-        self._encoder = PromptEncoder(load_tokenizer(directory))
+        self._encoder = PromptEncoder(load_tokenizer(directory, trusted))
         self._sampling = {"temperature": temperature, "max_tokens": max_new_tokens}
         self._seeds = random.Random(seed)
         self._engine: Any = LLM(model=str(directory), dtype=dtype, max_model_len=max_model_len, **engine_options)

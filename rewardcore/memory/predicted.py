@@ -3,28 +3,31 @@
 The model is built of fake tensors and run for one prefill and the last decode step, while a meter counts every
 storage once. Attention is the fused operator, as on a GPU; the math path would overestimate. Not in the figure: the
 CUDA context and fragmentation, which is what `RESERVE` is for. All numbers from here are called "predicted".
+Of a tensor-parallel model, it is one GPU's share, as vLLM divides it; activations are taken whole, an upper bound.
 """
 
 from __future__ import annotations
 
 import copy
+import logging
 import os
 import weakref
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from statistics import linear_regression
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
-from transformers import AutoModelForCausalLM
+from transformers import MODEL_FOR_CAUSAL_LM_MAPPING, AutoModelForCausalLM, __version__
 from transformers.integrations.sdpa_attention import repeat_kv
 from transformers.masking_utils import ALL_MASK_ATTENTION_FUNCTIONS, sdpa_mask
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
 from ..failures import ConfigurationError
+from .model_config import architecture, check_not_quantized, custom_code, first_sentence
 
 #: The share of the free memory that a recommendation leaves alone.
 RESERVE = 0.1
@@ -33,12 +36,13 @@ _ATTENTION = "rewardcore_fused"
 
 @dataclass(frozen=True, slots=True)
 class Peak:
-    """Predicted bytes at the fullest moment of judging one batch."""
+    """Predicted bytes at the fullest moment of judging one batch: all four figures are of that moment."""
 
     batch_size: int
     weights: int
     kv_cache: int
     activations: int
+    moment: Literal["prefill", "last token"] = "prefill"
 
     @property
     def total(self) -> int:
@@ -61,28 +65,46 @@ def predict(
     dtype: torch.dtype,
     padded: bool = True,
     tell: Callable[[int], object] = lambda batch_size: None,
+    tensor_parallel: int = 1,
+    trust_remote_code: bool = False,
 ) -> list[Peak]:
     """The peak for each batch size, each told before it begins: a large model takes seconds.
 
     A `padded` batch has prompts of several lengths, and so an attention mask.
     """
-    if getattr(config, "quantization_config", None):
-        raise ConfigurationError("the model's weights are quantized, and that is not predicted; measure it on a GPU")
-    with FakeTensorMode(), torch.inference_mode():
-        try:
-            # Of a copy: `from_config` writes the attention into the config, which may be a live model's own.
-            own = copy.deepcopy(config)
-            model = AutoModelForCausalLM.from_config(own, dtype=dtype, attn_implementation=_ATTENTION).eval()
+    raw = config.to_dict()
+    check_not_quantized(raw)
+    is_known = type(config) in MODEL_FOR_CAUSAL_LM_MAPPING
+    is_custom = "AutoModelForCausalLM" in (raw.get("auto_map") or {})
+    if is_custom and not is_known and not trust_remote_code:
+        raise custom_code(raw)
+    if config.is_encoder_decoder or not (is_known or is_custom):  # of the former, only the decoder would be built
+        raise ConfigurationError(
+            f"{architecture(raw)} is no decoder-only language model of transformers {__version__}, so its memory cannot"
+            " be predicted; give a model that AutoModelForCausalLM takes"
+        )
+    log = logging.getLogger("torch._subclasses.fake_tensor")  # writes a traceback about what is one sentence here
+    log.disabled = True
+    try:
+        with FakeTensorMode(), torch.inference_mode():
+            model = AutoModelForCausalLM.from_config(
+                copy.deepcopy(config),  # it writes the attention into the config, which may be a live model's own
+                dtype=dtype,
+                attn_implementation=_ATTENTION,
+                trust_remote_code=trust_remote_code,
+            ).eval()
             peaks = []
             for size in batch_sizes:
                 tell(size)
-                peaks.append(_peak(model, size, prompt_tokens, new_tokens, padded))
+                peaks.append(_peak(model, size, prompt_tokens, new_tokens, padded, tensor_parallel))
             return peaks
-        except (RuntimeError, NotImplementedError, ValueError, AttributeError) as error:
-            raise ConfigurationError(
-                f"a {config.model_type} model cannot be run on fake tensors, so its memory cannot be predicted"
-                f" ({type(error).__name__}: {error}); measure it on a GPU"
-            ) from error
+    except Exception as error:  # a model's own code raises what it likes
+        raise ConfigurationError(
+            f"{architecture(raw)} cannot be run on fake tensors, so its memory cannot be predicted"
+            f" ({first_sentence(error)}); measure it on a GPU (torch.cuda.max_memory_allocated)"
+        ) from error
+    finally:
+        log.disabled = False
 
 
 def fit(peaks: Sequence[Peak]) -> Curve:
@@ -112,19 +134,38 @@ def free_bytes(device: torch.device) -> int:
         return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
 
 
-def _peak(model: Any, batch_size: int, prompt_tokens: int, new_tokens: int, padded: bool) -> Peak:
+def _peak(model: Any, batch_size: int, prompt_tokens: int, new_tokens: int, padded: bool, gpus: int) -> Peak:
     meter = _Meter()
-    weights = sum(meter.count(weight) for weight in (*model.parameters(), *model.buffers()))
+    weights = sum(
+        _share(meter.count(weight), _parts(model, name, weight), gpus)
+        for name, weight in (*model.named_parameters(), *model.named_buffers())
+    )
     meter.live = meter.peak = 0  # the weights stay known, so that views of them are not counted again
+
+    def peak(cache: Any, moment: Literal["prefill", "last token"]) -> Peak:
+        activations = meter.peak - _cache_bytes(cache, 1)
+        return Peak(batch_size, weights, _cache_bytes(cache, gpus), activations, moment)
+
     with meter:
         cache = _step(model, batch_size, prompt_tokens, prompt_tokens, padded, None)
-        prefill = (meter.peak, _cache_bytes(cache))
+        prefill = peak(cache, "prefill")
         _grow(cache, prompt_tokens, prompt_tokens + new_tokens - 1)
         meter.peak = 0
         cache = _step(model, batch_size, 1, prompt_tokens + new_tokens, padded, cache)
-        decode = (meter.peak, _cache_bytes(cache))
-    peak, kv_cache = max(prefill, decode)
-    return Peak(batch_size, weights, kv_cache, peak - kv_cache)
+        return max(prefill, peak(cache, "last token"), key=lambda moment: moment.total)
+
+
+def _parts(model: Any, name: str, weight: torch.Tensor) -> int:
+    """Into how many parts a weight may go: a norm or a bias into one, keys and values by head, a matrix into any."""
+    if weight.dim() < 2:
+        return 1
+    heads: int | None = getattr(model.config.get_text_config(), "num_key_value_heads", None)
+    return heads if heads and name.endswith(("k_proj.weight", "v_proj.weight")) else int(weight.numel())
+
+
+def _share(size: int, parts: int, gpus: int) -> int:
+    """One GPU's bytes of what is divided into whole parts; with fewer parts than GPUs, some hold the same one."""
+    return size * -(-parts // gpus) // parts
 
 
 def _step(model: Any, batch_size: int, new: int, seen: int, padded: bool, cache: Any) -> Any:
@@ -152,9 +193,9 @@ def _grow(cache: Any, length: int, target: int) -> None:
                 del held
 
 
-def _cache_bytes(cache: Any) -> int:
+def _cache_bytes(cache: Any, gpus: int) -> int:
     held = [getattr(layer, name, None) for layer in cache.layers for name in ("keys", "values")]
-    return sum(tensor.untyped_storage().nbytes() for tensor in held if tensor is not None)
+    return sum(_share(kept.untyped_storage().nbytes(), kept.shape[1], gpus) for kept in held if kept is not None)
 
 
 class _Meter(TorchDispatchMode):  # type: ignore[misc]  # untyped where torch is absent

@@ -7,63 +7,64 @@ Predicted for Qwen2.5 in bfloat16, 1024 + 256 tokens, on 8 / 16 / 24 / 80 GiB: 0
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from ..failures import ConfigurationError
+from .arguments import Arguments
 from .measured import Measured, measure
-from .model_config import check_data_type, context_length, load_config, load_model, model_directory
+from .model_config import load_config, load_model
 from .predicted import RESERVE, Curve, Peak, fit, predict, recommend_batch_size
 
-_UNITS = {"": 1, "B": 1, "KIB": 2**10, "MIB": 2**20, "GIB": 2**30, "TIB": 2**40, "MB": 10**6, "GB": 10**9, "TB": 10**12}
-_CARDS = ("8GiB", "16GiB", "24GiB", "32GiB", "48GiB", "80GiB")
+_CARDS = tuple(size * 2**30 for size in (8, 16, 24, 32, 48, 80))
 
 
 def run_memory(
-    model_dir: str | Path,
-    prompt_tokens: int = 512,
-    new_tokens: int = 64,
-    batch_sizes: str = "1,2,4,8,16,32",
-    device_memory: str | None = None,
-    dtype: str = "auto",
-    plot_path: str | Path | None = None,
+    arguments: Arguments,
     echo: Callable[[str], object] = print,
     progress: Callable[[str], object] = lambda line: None,
 ) -> list[Peak]:
     """Predict, measure where there is a GPU and the weights, print, plot; the predicted peaks are returned."""
-    directory = model_directory(model_dir, "MODEL_DIR")
-    config = load_config(directory)
-    sizes = _parse_batch_sizes(batch_sizes)
-    capacity = None if device_memory is None else _parse_bytes(device_memory)
-    _check_tokens(prompt_tokens, new_tokens, context_length(config))
-    data_type = _data_type(dtype, config)
+    directory, gpus, trusted = arguments.directory, arguments.tensor_parallel, arguments.trust_remote_code
+    lengths = (arguments.prompt_tokens, arguments.new_tokens)
+    config = load_config(directory, trusted)
+    arguments.check_model(config.get_text_config().to_dict())
+    data_type = _data_type(arguments.dtype, config)
 
     def tell(size: int) -> None:
         progress(f"predicting batch size {size} …")
 
-    progress(f"building a {config.model_type} model of fake tensors …")
-    peaks = predict(config, sizes, prompt_tokens, new_tokens, data_type, tell=tell)
-    curve = fit(peaks)
+    progress(f"building {config.model_type} of fake tensors …")
+    peaks = predict(
+        config, arguments.batch_sizes, *lengths, data_type,
+        tell=tell, tensor_parallel=gpus, trust_remote_code=trusted,
+    )  # fmt: skip
     measured: list[Measured] = []
+    capacity = arguments.device_memory
     if torch.cuda.is_available():
         capacity = capacity or torch.cuda.get_device_properties(0).total_memory
-        if any(directory.glob("*.safetensors")):
+        if gpus == 1 and any(directory.glob("*.safetensors")):
             progress("measuring on the GPU …")
-            model = load_model(directory, data_type).to("cuda").eval()
-            measured = measure(model, sizes, prompt_tokens, new_tokens)
+            model = load_model(directory, data_type, trusted).to("cuda").eval()
+            measured = measure(model, arguments.batch_sizes, *lengths)
 
-    title = (
-        f"{directory.resolve().name}, {str(data_type).removeprefix('torch.')}, {prompt_tokens} + {new_tokens} tokens"
-    )
-    for line in (*_table(title, peaks, measured), "", *_advice(curve, peaks[0].weights, capacity)):
+    title = f"{directory.resolve().name}, {str(data_type).removeprefix('torch.')}, {lengths[0]} + {lengths[1]} tokens"
+    notes = [
+        "a row is its fullest moment: at the prefill the KV cache holds the prompts, at the last token also the replies"
+    ]
+    if gpus > 1:
+        title += f", per GPU of {gpus}"
+        notes.append(
+            "divided as vLLM does: matrices, and the KV cache by whole heads; norms, biases and activations are taken"
+            " whole, so the peak is an upper bound"
+        )
+    for line in (*_table(title, peaks, measured), *notes, "", *_advice(fit(peaks), peaks[0].weights, capacity)):
         echo(line)
-    if plot_path is not None:
-        _plot(Path(plot_path), title, peaks, measured, capacity)
-        echo(f"plot: {plot_path}")
+    if arguments.plot is not None:
+        _plot(arguments.plot, title, peaks, measured, capacity)
+        echo(f"plot: {arguments.plot}")
     return peaks
 
 
@@ -83,16 +84,17 @@ def _table(title: str, peaks: Sequence[Peak], measured: Sequence[Measured]) -> l
     def cells(*sizes: int) -> list[str]:
         return [f"{size / unit:,.{digits}f}" for size in sizes]
 
-    rows = [["batch", "weights", "KV cache", "activations", "predicted peak"]]
+    rows = [["batch", "weights", "KV at peak", "activations", "predicted peak", "peak at"]]
     rows += [
-        [str(peak.batch_size), *cells(peak.weights, peak.kv_cache, peak.activations, peak.total)] for peak in peaks
+        [str(peak.batch_size), *cells(peak.weights, peak.kv_cache, peak.activations, peak.total), peak.moment]
+        for peak in peaks
     ]
     if measured:
         rows[0] += ["measured peak", "reserved", "tokens/s"]
         for row in rows[1:]:
             row += ["does not fit", "", ""]
         for row, seen in zip(rows[1:], measured, strict=False):
-            row[5:] = [*cells(seen.allocated, seen.reserved), f"{seen.tokens_per_second:,.0f}"]
+            row[6:] = [*cells(seen.allocated, seen.reserved), f"{seen.tokens_per_second:,.0f}"]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     lines = ["  ".join(cell.rjust(width) for cell, width in zip(row, widths, strict=True)) for row in rows]
     return [f"{title}, in {name}", "", *lines]
@@ -100,21 +102,21 @@ def _table(title: str, peaks: Sequence[Peak], measured: Sequence[Measured]) -> l
 
 def _advice(curve: Curve, weights: int, capacity: int | None) -> list[str]:
     lines = [f"predicted: {format_bytes(curve.intercept)} and {format_bytes(curve.slope)} more for each sample"]
-    for memory in [capacity] if capacity is not None else map(_parse_bytes, _CARDS):
+    for memory in _CARDS if capacity is None else [capacity]:
         size = recommend_batch_size(curve, memory)
-        advice = (
-            f"batch size {size} at most" if size else f"does not fit, the weights alone are {format_bytes(weights)}"
-        )
+        needed = curve.intercept + curve.slope
+        advice = f"batch size {size} at most" if size else (
+            f"does not fit: the weights take {format_bytes(weights)}, one sample {format_bytes(needed - weights)} more;"
+            f" {format_bytes(needed - memory * (1 - RESERVE))} are missing"
+        )  # fmt: skip
         lines.append(f"{format_bytes(memory)} ({RESERVE:.0%} kept free): {advice}")
     return lines
 
 
 def _plot(path: Path, title: str, peaks: Sequence[Peak], measured: Sequence[Measured], capacity: int | None) -> None:
-    try:
-        from matplotlib.backends.backend_agg import FigureCanvasAgg
-        from matplotlib.figure import Figure
-    except ImportError as error:
-        raise ConfigurationError("--plot needs matplotlib: pip install 'rewardcore[report]'") from error
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
     unit, name, digits = _unit(peaks)
     figure = Figure(figsize=(7.2, 4.4), layout="constrained")
     axes = figure.add_subplot()
@@ -122,7 +124,9 @@ def _plot(path: Path, title: str, peaks: Sequence[Peak], measured: Sequence[Meas
     floor = [0.0] * len(peaks)
     for part, colour in (("weights", "#b8c4d0"), ("kv_cache", "#2a9d8f"), ("activations", "#e9973e")):
         heights = [getattr(peak, part) / unit for peak in peaks]
-        bars = axes.bar(places, heights, 0.62, floor, color=colour, label=part.replace("kv_cache", "KV cache"))
+        bars = axes.bar(
+            places, heights, 0.62, floor, color=colour, label=part.replace("kv_cache", "KV cache at the peak")
+        )
         floor = [below + height for below, height in zip(floor, heights, strict=True)]
     axes.bar_label(bars, [f"{peak.total / unit:,.{digits}f}" for peak in peaks], padding=4, size=9)
     if measured:
@@ -146,35 +150,6 @@ def _plot(path: Path, title: str, peaks: Sequence[Peak], measured: Sequence[Meas
     FigureCanvasAgg(figure).print_figure(path, dpi=160, metadata={"Software": None})
 
 
-def _parse_batch_sizes(text: str) -> list[int]:
-    try:
-        sizes = sorted({int(part) for part in text.split(",")})
-    except ValueError:
-        sizes = []
-    if not sizes or sizes[0] < 1:
-        raise ConfigurationError(f"--batch-sizes must be whole numbers above 0, as in 1,2,4,8, not {text!r}")
-    return sizes
-
-
-def _parse_bytes(text: str) -> int:
-    match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([A-Za-z]*)\s*", text)
-    size = int(float(match[1]) * _UNITS.get(match[2].upper(), 0)) if match else 0
-    if not size:
-        raise ConfigurationError(f"--device-memory must be a size such as 24GiB or 80GB, not {text!r}")
-    return size
-
-
-def _check_tokens(prompt_tokens: int, new_tokens: int, context: int | None) -> None:
-    for flag, value in (("--prompt-tokens", prompt_tokens), ("--new-tokens", new_tokens)):
-        if value < 1:
-            raise ConfigurationError(f"{flag} must be 1 or more, not {value}")
-    if context is not None and prompt_tokens + new_tokens > context:
-        raise ConfigurationError(
-            f"--prompt-tokens {prompt_tokens} and --new-tokens {new_tokens} exceed the model's context of {context}"
-        )
-
-
 def _data_type(name: str, config: Any) -> torch.dtype:
-    check_data_type(name, "--dtype")
     found = config.get_text_config().dtype if name == "auto" else getattr(torch, name)
     return found if isinstance(found, torch.dtype) else torch.bfloat16

@@ -2,12 +2,15 @@
 
 import hashlib
 import json
+import re
 import subprocess
 import sys
+import tomllib
+from pathlib import Path
 
 import pytest
 
-from rewardcore import Endpoint, Sample, SqliteCache, rubrics
+from rewardcore import _GENERATORS, Endpoint, Sample, SqliteCache, rubrics
 from rewardcore.http.request import RequestBuilder
 from rewardcore.reply import Reply
 
@@ -62,7 +65,7 @@ def test_explain_without_a_key_lists_the_newest(cached):
 )
 def test_a_mistake_is_one_line_that_names_it(cached, path, key, says):
     done = rewardcore("cache", "explain", path or cached[0], key)
-    assert done.returncode == 1
+    assert done.returncode == 2
     assert says in done.stderr
     assert len(done.stderr.splitlines()) == 1
 
@@ -70,6 +73,57 @@ def test_a_mistake_is_one_line_that_names_it(cached, path, key, says):
 def test_looking_for_a_missing_cache_does_not_make_one(tmp_path):
     rewardcore("cache", "explain", tmp_path / "none.sqlite")
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("arguments", [["memory"], ["memory", "--help"]])
+def test_memory_says_that_a_config_is_enough_and_what_24g_is(arguments):
+    done = rewardcore(*arguments)
+    shown = " ".join(done.stdout.replace("│", " ").split())
+    assert "config.json is enough, no weights are needed" in shown
+    assert "24GiB, or 24G for short; 24GB is 24 × 10⁹ bytes" in shown
+    assert done.stderr == ""
+
+
+MEMORY = ["memory", "MODEL"]
+
+
+@pytest.mark.parametrize(
+    ("missing", "code", "arguments", "extra"),
+    [
+        ("typer", "from rewardcore.cli import main; main()", [], "cli"),
+        ("torch", "from rewardcore.cli import main; main()", MEMORY, "torch"),
+        ("matplotlib", "from rewardcore.cli import main; main()", [*MEMORY, "--plot", "memory.png"], "report"),
+        *(
+            (package, f"import rewardcore; rewardcore.{name}", [], extra)
+            for package, name, extra in [
+                ("torch", "TorchGenerator", "torch"),
+                ("transformers", "TorchGenerator", "torch"),
+                ("vllm", "VllmGenerator", "vllm"),
+                ("verl", "VerlActorGenerator", "verl"),
+            ]
+        ),
+    ],
+)
+def test_a_missing_package_names_its_extra(tmp_path, missing, code, arguments, extra):
+    (tmp_path / "config.json").write_text("{}")
+    blocked = f"import sys; sys.modules[{missing!r}] = None; {code}"
+    arguments = [str(tmp_path) if argument == "MODEL" else argument for argument in arguments]
+    done = subprocess.run([sys.executable, "-c", blocked, *arguments], capture_output=True, text=True)
+    *_, last = done.stderr.splitlines()
+    assert last.endswith(f"pip install 'rewardcore[{extra}]'")
+    if "main()" in code:
+        assert done.returncode == 2
+        assert "Traceback" not in done.stderr
+    else:
+        assert last.startswith("rewardcore.failures.ConfigurationError: ")
+
+
+def test_every_extra_that_is_named_exists():
+    root = Path(__file__).parents[2]
+    extras = tomllib.loads((root / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    sources = "".join(path.read_text() for path in (root / "rewardcore").rglob("*.py"))
+    named = set(re.findall(r"rewardcore\[(\w+)\]|needs_extra\(\"(\w+)\"", sources))
+    assert {a or b for a, b in named} | set(_GENERATORS.values()) <= set(extras)
 
 
 def test_help_names_every_command():

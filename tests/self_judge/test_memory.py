@@ -1,4 +1,6 @@
 import json
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -8,7 +10,9 @@ from torch.profiler import ProfilerActivity, profile
 from transformers import AutoConfig, AutoModelForCausalLM, LlamaConfig, Qwen2Config
 
 from rewardcore.failures import ConfigurationError
+from rewardcore.memory.arguments import parse_arguments
 from rewardcore.memory.measured import Measured, measure
+from rewardcore.memory.model_config import load_model
 from rewardcore.memory.predicted import Curve, Peak, fit, predict, recommend_batch_size
 from rewardcore.memory.report import run_memory
 
@@ -119,8 +123,20 @@ def test_the_recommendation_is_the_largest_batch_that_fits(free: int, reserve: f
 
 def test_quantized_weights_are_not_guessed_at() -> None:
     config = Qwen2Config(**SMALL_QWEN, quantization_config={"quant_method": "awq", "bits": 4})
-    with pytest.raises(ConfigurationError, match="quantized"):
+    with pytest.raises(ConfigurationError, match=r"quantized \(quantization_config: awq\)"):
         predict(config, [1], 8, 8, torch.bfloat16)
+
+
+def report(directory: Path, batch_sizes: str = "1", device_memory: str | None = None, **flags: Any) -> Any:
+    """The lines for 128 + 16 tokens, and the peaks."""
+    lines: list[str] = []
+    arguments = parse_arguments(
+        directory,
+        **{"prompt_tokens": 128, "new_tokens": 16} | flags,
+        batch_sizes=batch_sizes,
+        device_memory=device_memory,
+    )
+    return lines, run_memory(arguments, echo=lines.append)
 
 
 @pytest.fixture
@@ -130,31 +146,95 @@ def model_without_weights(tmp_path: Path) -> Path:
 
 
 def test_the_report_needs_only_a_config(model_without_weights: Path) -> None:
-    lines: list[str] = []
-    peaks = run_memory(model_without_weights, 128, 16, "1,4", "1GiB", echo=lines.append)
+    lines, peaks = report(model_without_weights, "1,4", "1GiB")
     assert [peak.batch_size for peak in peaks] == [1, 4]
     assert lines[0].endswith("bfloat16, 128 + 16 tokens, in MiB")
-    assert lines[2].split() == ["batch", "weights", "KV", "cache", "activations", "predicted", "peak"]
+    assert lines[2].split("  ") == ["batch", "weights", "KV at peak", "activations", "predicted peak", "peak at"]
     assert [line.split()[0] for line in lines[3:5]] == ["1", "4"]
     size = recommend_batch_size(fit(peaks), GIB)
     assert lines[-1] == f"1.0 GiB (10% kept free): batch size {size} at most"
 
 
 def test_without_a_device_memory_the_report_advises_for_common_cards(model_without_weights: Path) -> None:
-    lines: list[str] = []
-    run_memory(model_without_weights, 128, 16, "1", echo=lines.append)
+    lines, _ = report(model_without_weights)
     assert [line.split(" (")[0] for line in lines[-6:]] == [f"{size}.0 GiB" for size in (8, 16, 24, 32, 48, 80)]
 
 
-def test_a_model_that_does_not_fit_is_told_so_with_the_size_of_its_weights(model_without_weights: Path) -> None:
-    lines: list[str] = []
-    (peak,) = run_memory(model_without_weights, 128, 16, "1", "16MiB", echo=lines.append)
-    assert lines[-1].endswith(f"does not fit, the weights alone are {peak.weights / MIB:.1f} MiB")
+def test_what_does_not_fit_says_what_the_weights_and_one_sample_take_and_what_is_missing(
+    model_without_weights: Path,
+) -> None:
+    lines, (peak,) = report(model_without_weights, "1", "16MiB")
+    assert lines[-1].endswith(
+        f"does not fit: the weights take {peak.weights / MIB:.1f} MiB, one sample"
+        f" {(peak.total - peak.weights) / MIB:.1f} MiB more; {peak.total / MIB - 0.9 * 16:.1f} MiB are missing"
+    )
 
 
-def test_the_plot_is_a_png(model_without_weights: Path, tmp_path: Path) -> None:
-    run_memory(model_without_weights, 128, 16, "1,2", "1GiB", plot_path=tmp_path / "memory.png", echo=lambda line: None)
+@pytest.mark.parametrize(("new_tokens", "moment", "held"), [(16, "prefill", 128), (8000, "last token", 8128)])
+def test_the_moment_of_the_kv_column_is_named(
+    model_without_weights: Path, new_tokens: int, moment: str, held: int
+) -> None:
+    lines, (peak,) = report(model_without_weights, new_tokens=new_tokens)
+    assert peak.kv_cache == 2 * 2 * 2 * held * 128
+    assert lines[3].endswith(moment)
+    assert lines[4] == (
+        "a row is its fullest moment: at the prefill the KV cache holds the prompts, at the last token also the replies"
+    )
+
+
+def test_a_png_is_drawn_only_where_a_plot_is_asked_for(
+    model_without_weights: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    report(model_without_weights, "1,2", "1GiB")
+    assert [path.name for path in tmp_path.iterdir()] == ["config.json"]
+    report(model_without_weights, "1,2", "1GiB", plot=Path("memory.png"))
     assert (tmp_path / "memory.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_the_plot_names_the_moment_of_the_kv_cache_too(
+    model_without_weights: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    legends: list[list[str]] = []
+    monkeypatch.setattr(
+        "matplotlib.backends.backend_agg.FigureCanvasAgg.print_figure",
+        lambda canvas, *_, **__: legends.append(
+            [text.get_text() for text in canvas.figure.axes[0].get_legend().get_texts()]
+        ),
+    )
+    report(model_without_weights, plot=model_without_weights / "memory.png")
+    assert legends == [["weights", "KV cache at the peak", "activations"]]
+
+
+def parameters(shape: dict[str, Any], gpus: int) -> int:
+    """One GPU's, by arithmetic: matrices in N parts, keys and values by whole heads, norms whole."""
+    hidden, layers = shape["hidden_size"], shape["num_hidden_layers"]
+    heads = -(-shape["num_key_value_heads"] // gpus)
+    key_value = 2 * hidden * (hidden // shape["num_attention_heads"]) * heads
+    matrices = 2 * hidden * hidden + 3 * hidden * shape["intermediate_size"]
+    return (layers * matrices + 2 * shape["vocab_size"] * hidden) // gpus + layers * (key_value + 2 * hidden) + hidden
+
+
+@pytest.mark.parametrize(("gpus", "kv_parts"), [(1, 1), (2, 2), (8, 8), (16, 8), (64, 8)])
+def test_each_of_n_gpus_has_its_part_of_weights_and_kv_heads_and_activations_whole(gpus: int, kv_parts: int) -> None:
+    config = LlamaConfig(**LARGE_LLAMA | {"num_hidden_layers": 2})
+    (whole,) = predict(config, [4], 512, 64, torch.bfloat16)
+    (share,) = predict(config, [4], 512, 64, torch.bfloat16, tensor_parallel=gpus)
+    assert share.weights == pytest.approx(2 * parameters(LARGE_LLAMA | {"num_hidden_layers": 2}, gpus), rel=1e-5)
+    assert share.kv_cache == whole.kv_cache / kv_parts
+    assert share.activations == whole.activations
+
+
+def test_a_share_is_called_one_and_says_what_is_taken_whole(model_without_weights: Path) -> None:
+    lines, _ = report(model_without_weights, tensor_parallel=2)
+    assert lines[0].endswith("tokens, per GPU of 2, in MiB")
+    assert any("activations are taken whole, so the peak is an upper bound" in line for line in lines)
+
+
+def test_heads_that_the_config_leaves_to_transformers_are_divided_too(tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text(json.dumps({"model_type": "qwen2", "num_hidden_layers": 1}))
+    with pytest.raises(ConfigurationError, match="--tensor-parallel 3 does not divide the model's 32 attention heads"):
+        report(tmp_path, tensor_parallel=3)
 
 
 @pytest.fixture
@@ -169,8 +249,7 @@ def pretended_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("pretended_gpu")
 def test_measured_peaks_stand_beside_the_predicted_ones(tiny_judge: Path) -> None:
-    lines: list[str] = []
-    run_memory(tiny_judge, 64, 8, "1,2", "1GiB", echo=lines.append)
+    lines, _ = report(tiny_judge, "1,2", "1GiB")
     assert lines[2].split()[-4:] == ["measured", "peak", "reserved", "tokens/s"]
     assert lines[3].split()[-3:] == ["5", "6", "1,234"]
     assert "does not fit" in lines[4]
@@ -200,30 +279,87 @@ def test_measuring_ends_before_the_first_batch_that_does_not_fit(
 
 
 @pytest.mark.parametrize(
-    ("arguments", "flag"),
+    ("config", "says"),
     [
-        ({"batch_sizes": "1,two"}, "--batch-sizes"),
-        ({"batch_sizes": "0,1"}, "--batch-sizes"),
-        ({"batch_sizes": ""}, "--batch-sizes"),
-        ({"device_memory": "lots"}, "--device-memory"),
-        ({"device_memory": "24 parsecs"}, "--device-memory"),
-        ({"device_memory": "0GiB"}, "--device-memory"),
-        ({"prompt_tokens": 0}, "--prompt-tokens"),
-        ({"new_tokens": 0}, "--new-tokens"),
-        ({"prompt_tokens": 40000}, "--prompt-tokens"),
-        ({"dtype": "int4"}, "--dtype"),
-        ({"model_dir": "nowhere"}, "nothing is downloaded"),
+        ({"model_type": "t5", "architectures": ["T5ForConditionalGeneration"]}, r"T5For\w+ .* no decoder-only"),
+        ({"model_type": "whisper"}, "'whisper'.* no decoder-only"),  # AutoModelForCausalLM would build half of it
+        ({"model_type": "vit", "architectures": ["ViTModel"]}, "ViTModel .* no decoder-only"),
+        ({"model_type": "no-such", "architectures": ["Odd"]}, r"cannot read .*config\.json of Odd .*not recognize"),
+        ({}, r"cannot read .*config\.json of a model .*Unrecognized model"),
+        (SMALL_QWEN | {"hidden_size": "wide"}, "cannot read .*'qwen2'.*hidden_size"),
+        (SMALL_QWEN | {"hidden_size": 895}, "'qwen2'.* cannot be run on fake tensors.*RuntimeError"),
+        ({"model_type": "mamba", "num_hidden_layers": 1}, "'mamba'.* cannot be run on fake tensors.*AttributeError"),
+        ({"model_type": "bert", "num_hidden_layers": 1}, "'bert'.* cannot be run on fake tensors.*AttributeError"),
+    ],
+    ids=lambda value: value.get("model_type") if isinstance(value, dict) else "",
+)
+def test_a_model_that_cannot_be_predicted_gets_one_sentence(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], config: dict[str, Any], says: str
+) -> None:
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    with pytest.raises(ConfigurationError, match=says) as caught:
+        report(tmp_path)
+    assert len(str(caught.value).splitlines()) == 1
+    assert len(str(caught.value)) < 600
+    assert "Traceback" not in capfd.readouterr().err
+
+
+@pytest.fixture
+def custom_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A Llama under another name, which only its own code knows."""
+    monkeypatch.setattr("transformers.dynamic_module_utils.HF_MODULES_CACHE", str(tmp_path / "modules"))
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    custom = {"AutoConfig": "odd.OddConfig", "AutoModelForCausalLM": "odd.OddForCausalLM"}
+    config = LARGE_LLAMA | {"num_hidden_layers": 1, "model_type": "odd", "architectures": ["Odd"], "auto_map": custom}
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    (tmp_path / "odd.py").write_text(
+        "from transformers import LlamaConfig, LlamaForCausalLM\n"
+        "class OddConfig(LlamaConfig):\n    model_type = 'odd'\n"
+        "class OddForCausalLM(LlamaForCausalLM):\n    config_class = OddConfig\n"
+    )
+    return tmp_path
+
+
+def test_a_models_own_code_runs_only_where_it_is_trusted_and_nobody_is_asked(
+    custom_model: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("builtins.input", lambda prompt: pytest.fail(f"asked: {prompt}"))
+    with pytest.raises(ConfigurationError, match=r"Odd .* \(odd.OddConfig, odd.OddForCausalLM\).*--trust-remote-code"):
+        report(custom_model)
+    with pytest.raises(ConfigurationError, match=r"wants to run code of its own"):
+        load_model(custom_model, "auto")
+    _, (peak,) = report(custom_model, trust_remote_code=True)
+    assert peak.weights == pytest.approx(2 * parameters(LARGE_LLAMA | {"num_hidden_layers": 1}, 1), rel=1e-5)
+
+
+def test_a_models_own_code_that_fails_is_one_sentence(custom_model: Path) -> None:
+    (custom_model / "odd.py").write_text("import no_such_package\n")
+    with pytest.raises(ConfigurationError, match=r"cannot read .* of Odd .*no_such_package"):
+        report(custom_model, trust_remote_code=True)
+
+
+@pytest.mark.parametrize(
+    ("flags", "says"),
+    [
+        (["--device-memory", "24"], "--device-memory 24 has no unit; write 24GiB"),
+        (["--batch-sizes", "1,two"], "--batch-sizes must be whole numbers above 0, as in 1,2,4,8, not '1,two'"),
+        (["--plot", "missing/memory.png"], "--plot missing/memory.png: missing is not a directory"),
+        (["--tensor-parallel", "3"], "--tensor-parallel 3 does not divide"),
+        (["--prompt-tokens", "many"], "Invalid value for '--prompt-tokens'"),
     ],
 )
-def test_a_wrong_flag_is_named(model_without_weights: Path, arguments: dict[str, Any], flag: str) -> None:
-    with pytest.raises(ValueError, match=flag):
-        run_memory(**{"model_dir": model_without_weights, **arguments})
-
-
-def test_a_config_that_transformers_cannot_read_is_named(tmp_path: Path) -> None:
-    (tmp_path / "config.json").write_text('{"model_type": "no such model"}')
-    with pytest.raises(ConfigurationError, match=r"cannot read .*config\.json"):
-        run_memory(tmp_path)
+def test_a_wrong_argument_is_one_sentence_and_torch_is_not_loaded(
+    model_without_weights: Path, flags: list[str], says: str
+) -> None:
+    code = (
+        "import atexit, sys; from rewardcore.cli import main;"
+        " atexit.register(lambda: print({'torch', 'transformers'} & set(sys.modules))); main()"
+    )
+    command = [sys.executable, "-c", code, "memory", str(model_without_weights), *flags]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert (done.returncode, done.stdout) == (2, "set()\n")
+    assert done.stderr.startswith(f"rewardcore: {says}")
+    assert len(done.stderr.splitlines()) == 1
 
 
 def test_a_prediction_leaves_the_config_as_it_was(tiny_judge: Path) -> None:
