@@ -17,6 +17,7 @@ from typing import Any
 
 from .clock import Clock, Event
 from .failures import RewardcoreError
+from .progress import Progress
 from .sample import Sample
 from .stats import Stats
 from .verdict import Verdict
@@ -123,6 +124,11 @@ class Batch:
         if not samples:
             self._finish()
 
+    def progress(self) -> Progress:
+        verdicts = [verdict for verdict in self._verdicts if verdict is not None]
+        failed = sum(verdict.status != "ok" for verdict in verdicts)
+        return Progress(len(verdicts), len(self._verdicts), failed)
+
     def done_event(self, clock: Clock) -> Event:
         """One for all who wait, however often they ask."""
         if self._done is None:
@@ -164,6 +170,11 @@ class Pending:
 
     def done(self) -> bool:
         return self._batch.future.done()
+
+    @property
+    def progress(self) -> Progress:
+        """(done, total, failed), at this moment."""
+        return self._batch.progress()
 
     def cancel(self) -> None:
         """Stop asking for this batch; replies already in the air still reach the cache while the judge is open."""

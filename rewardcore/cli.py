@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import sys
 from contextlib import closing
 from datetime import datetime
@@ -17,8 +18,11 @@ except ImportError:
     print("rewardcore: the command line needs typer: pip install 'rewardcore[cli]'", file=sys.stderr)
     sys.exit(2)
 
+from . import rubrics
 from .failures import ConfigurationError, needs_extra
 from .http.cache import SqliteCache
+from .http.endpoint import Endpoint
+from .judge import open_judge
 from .memory.arguments import parse_arguments
 
 app = typer.Typer(no_args_is_help=True, pretty_exceptions_enable=False, help="LLM-as-judge rewards for RL training.")
@@ -56,6 +60,25 @@ def explain(
     typer.echo(json.dumps(json.loads(material), indent=2, ensure_ascii=False))
     typer.echo(f"\nkey = sha256 of the above as canonical JSON = {found}" + ("" if matches else "  (DOES NOT MATCH)"))
     typer.echo(f"reply: {text}")
+
+
+@app.command(no_args_is_help=True)
+def check(
+    base_url: Annotated[str, typer.Argument(metavar="URL", help="Such as http://127.0.0.1:8000/v1.")],
+    model: Annotated[str, typer.Option(help="The name that the endpoint serves.")],
+    api_key_env: Annotated[str, typer.Option(help="The variable that holds the key.")] = "OPENAI_API_KEY",
+    rubric: Annotated[str, typer.Option(help="A rubric's name, or a TOML file.")] = "quality",
+    seconds: Annotated[float, typer.Option(help="How long each of two requests may take.")] = 30.0,
+) -> None:
+    """Say in seconds whether an endpoint can judge: reachable, key, model, one sample, quota. Exit code 1 if not."""
+    if not 0 < seconds < math.inf:
+        raise ConfigurationError(f"--seconds must be above 0, not {seconds}")
+    endpoint = Endpoint(base_url, model, api_key_env)
+    with open_judge("sync", endpoint, rubric=rubrics.named(rubric), cache=None) as judge:
+        found = judge.check(seconds)
+    typer.echo(str(found))
+    if not found.ok:
+        raise typer.Exit(1)
 
 
 @app.command(no_args_is_help=True)

@@ -23,20 +23,29 @@ from .calls import Batch, Call, Driver, Pending, Run, check_may_wait, nobody
 from .failures import ConfigurationError, RewardcoreError
 from .notices import Losses, Tally
 from .options import AnyOptions, AsyncioOptions, HttpOptions, ProcessOptions, SelfOptions
+from .progress import Watcher, watching
 from .sample import Sample
 from .stats import Stats
 from .verdict import Verdict
 
 if TYPE_CHECKING:
+    from .http.check import Check
     from .http.endpoint import Endpoint
     from .local.generator import Generator
+
+
+#: How often whoever watches is told how far it is.
+_LOOK_SECONDS = 0.1
 
 
 class Judge:
     """The contract of every mode: `judge`, `submit`, `stats`, `close`; a context manager; usable from any thread."""
 
-    def __init__(self, name: str, hire: Callable[[], Driver], deadline: float) -> None:
+    def __init__(
+        self, name: str, hire: Callable[[], Driver], deadline: float, check: Callable[[float], Check] | None = None
+    ) -> None:
         self._name = name
+        self._check = check
         self._hire = hire
         self._deadline_seconds = deadline
         self._closed = False
@@ -47,9 +56,24 @@ class Judge:
         _open_judges.add(self)
         _close_at_exit()
 
-    def judge(self, samples: Iterable[Sample]) -> list[Verdict]:
-        """One verdict per sample, in input order."""
-        return self.submit(samples).result()
+    def judge(self, samples: Iterable[Sample], *, progress: Watcher | bool = False) -> list[Verdict]:
+        """One verdict per sample, in input order.
+
+        `progress` is told (done, total, failed) now and then, in this thread; True shows a bar, or lines, on stderr.
+        """
+        pending = self.submit(samples)
+        with watching(progress) as tell:
+            while progress and not pending.done():
+                try:
+                    tell(pending.progress)
+                except BaseException:
+                    pending.cancel()
+                    raise
+                with contextlib.suppress(TimeoutError):
+                    pending.result(timeout=_LOOK_SECONDS)
+            verdicts = pending.result()
+            tell(pending.progress)
+        return verdicts
 
     def submit(self, samples: Iterable[Sample]) -> Pending:
         """Return at once; collect with `result()`. The sync mode only begins to work there."""
@@ -58,6 +82,12 @@ class Judge:
         if not batch.future.done():
             driver.begin(batch.call)
         return Pending(batch, driver, self._add_blocked)
+
+    def check(self, seconds: float = 30.0) -> Check:
+        """Whether the endpoint can judge: printed, a line each for reachable, key, model, one sample and quota."""
+        if self._check is None:
+            raise ConfigurationError("this judge has no endpoint to check: a generator answers it")
+        return self._check(seconds)
 
     @property
     def stats(self) -> Stats:
@@ -119,8 +149,10 @@ class Judge:
 class AsyncioJudge(Judge):
     """The asyncio mode; its methods work in any running loop, since the judge's own loop runs elsewhere."""
 
-    def __init__(self, name: str, hire: Callable[[], Driver], deadline: float, chunk_size: int) -> None:
-        super().__init__(name, hire, deadline)
+    def __init__(
+        self, name: str, hire: Callable[[], Driver], deadline: float, check: Callable[[float], Check], chunk_size: int
+    ) -> None:
+        super().__init__(name, hire, deadline, check)
         self._chunk_size = chunk_size
 
     async def ajudge(self, samples: Iterable[Sample]) -> list[Verdict]:

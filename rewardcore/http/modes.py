@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import os
 from collections.abc import Callable
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from ..calls import Driver
 from ..failures import ConfigurationError
@@ -18,6 +18,9 @@ from .processes import check_children
 from .settings import Settings
 from .transports import Transport, no_fork
 
+if TYPE_CHECKING:
+    from .check import Check
+
 TransportName = Literal["aiohttp", "httpx"]
 
 
@@ -25,7 +28,7 @@ def open_sync(endpoint: Endpoint, **options: Any) -> Judge:
     settings = Settings(endpoint, **options)
     driver = functools.partial(SyncDriver, settings.deadline)
     hire = functools.partial(_drive, settings, "httpx", driver, places=1)
-    return Judge(settings.name, hire, settings.deadline)
+    return Judge(settings.name, hire, settings.deadline, functools.partial(_check, settings))
 
 
 def open_process(
@@ -44,7 +47,8 @@ def open_process(
     from .transports.worker_pool import WorkerPool
 
     pool = functools.partial(WorkerPool, endpoint, settings.rubric, worker_setup)
-    return Judge(settings.name, functools.partial(_on_a_loop, settings, pool, LoopDriver, workers), settings.deadline)
+    hire = functools.partial(_on_a_loop, settings, pool, LoopDriver, workers)
+    return Judge(settings.name, hire, settings.deadline, functools.partial(_check, settings))
 
 
 def open_asyncio(
@@ -67,7 +71,14 @@ def open_asyncio(
 
         hire = functools.partial(RemoteDriver, settings, drive)
     limit = settings.max_concurrent
-    return AsyncioJudge(settings.name, hire, settings.deadline, chunk_size=64 if limit == "auto" else max(16, limit))
+    chunk_size = 64 if limit == "auto" else max(16, limit)
+    return AsyncioJudge(settings.name, hire, settings.deadline, functools.partial(_check, settings), chunk_size)
+
+
+def _check(settings: Settings, seconds: float) -> Check:
+    with no_fork:
+        from .check import check
+    return check(settings, seconds)
 
 
 def _drive(

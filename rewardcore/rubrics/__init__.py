@@ -7,7 +7,7 @@ reads scores. Called by every judge; it calls nobody but the words.
 
 from .built_in import ANSWER, BY_NAME, CORRECTNESS, MONITOR, QUALITY, QUESTION, SOLUTION
 from .rubric import Message, Rubric
-from .template import TemplateRubric, load
+from .template import TemplateRubric, load, named
 
 __all__ = [
     "ANSWER",
@@ -21,4 +21,5 @@ __all__ = [
     "Rubric",
     "TemplateRubric",
     "load",
+    "named",
 ]

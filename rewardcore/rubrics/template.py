@@ -118,3 +118,14 @@ _TOML_WORDS = dict.fromkeys(["name", "template", "tag", "system"], "a text that 
     "scale": 'two numbers, as in [1, 10], or "truth"',
     "independent": "true or false",
 }
+
+
+def named(name: str) -> TemplateRubric:
+    """A built-in rubric by its name, or one from a TOML file by its path."""
+    from .built_in import BY_NAME
+
+    if name in BY_NAME:
+        return BY_NAME[name]
+    if name.endswith(".toml"):
+        return load(name)
+    raise ConfigurationError(f"rubric {name!r} is none of {', '.join(BY_NAME)}, and no path of a .toml file")

@@ -35,7 +35,8 @@ from ..settings import Settings
 from .loop import LoopDriver
 from .loop_thread import LoopThread
 
-_GATHER_SECONDS = 0.002
+#: How long verdicts wait for company: those of a stream, and those of a batch, whose caller asks only how far it is.
+_GATHER_SECONDS, _PROGRESS_SECONDS = 0.002, 0.2
 _ASKING_SECONDS = 5.0
 #: How long a child may take to put its cache on disk, however busy that is.
 _CLOSING_SECONDS = 2 * BUSY_SECONDS
@@ -230,8 +231,8 @@ def _judge_here(connection: Connection, open_driver: Callable[[], LoopDriver], l
             verdicts.append((index, *_values(verdict)))
             if len(verdicts) >= _PACK:
                 flush()
-            elif len(verdicts) == 1 and run is not None:
-                driver.loop.call_later(_GATHER_SECONDS, flush)
+            elif len(verdicts) == 1:
+                driver.loop.call_later(_GATHER_SECONDS if run is not None else _PROGRESS_SECONDS, flush)
 
         def finished() -> None:
             calls.pop(number, None)

@@ -20,10 +20,10 @@ from . import CONNECT_SECONDS, cause_of, no_such_host
 
 #: Who logs what an endpoint sent.
 _LOGGERS = ("httpx", "httpcore.connection", "httpcore.http11")
-_ERRORS = (httpx.HTTPError, httpx.InvalidURL, UnicodeError)
+ERRORS = (httpx.HTTPError, httpx.InvalidURL, UnicodeError)
 
 
-class _Exchange:
+class Exchange:
     """What the two clients share: the request, and how its response is read."""
 
     def __init__(self, endpoint: Endpoint) -> None:
@@ -35,9 +35,11 @@ class _Exchange:
         self._mask = endpoint.mask()
         self._mask.watch_logs(*_LOGGERS)
 
-    def request(self, body: bytes) -> httpx.Request:
+    def request(self, body: bytes | None, path: str = "") -> httpx.Request:
+        """A completion; without a body, whatever is at that path."""
         time = {"connect": CONNECT_SECONDS}
-        return httpx.Request("POST", self._url, headers=self._headers, content=body, extensions={"timeout": time})
+        method, url = ("POST", self._url) if body is not None else ("GET", httpx.URL(self._endpoint.base_url + path))
+        return httpx.Request(method, url, headers=self._headers, content=body, extensions={"timeout": time})
 
     def gatherer(self, response: httpx.Response) -> Body:
         return Body(response.headers.get("content-encoding", ""))
@@ -69,7 +71,7 @@ class AsyncHttpx:
     """As many connections as there are requests in flight."""
 
     def __init__(self, endpoint: Endpoint) -> None:
-        self._exchange = _Exchange(endpoint)
+        self._exchange = Exchange(endpoint)
         limits = httpx.Limits(max_connections=None, max_keepalive_connections=None)
         self._client = httpx.AsyncClient(verify=endpoint.ssl_context(), trust_env=False, limits=limits)
 
@@ -83,7 +85,7 @@ class AsyncHttpx:
                 return self._exchange.read(response, gathered)
             finally:
                 await response.aclose()
-        except _ERRORS as error:
+        except ERRORS as error:
             raise self._exchange.failure(error) from None
 
     async def close(self) -> None:
@@ -95,7 +97,7 @@ class BlockingHttpx:
     """One connection, for one request at a time."""
 
     def __init__(self, endpoint: Endpoint) -> None:
-        self._exchange = _Exchange(endpoint)
+        self._exchange = Exchange(endpoint)
         self._client = httpx.Client(verify=endpoint.ssl_context(), trust_env=False)
 
     def send(self, body: bytes) -> Reply:
@@ -108,5 +110,5 @@ class BlockingHttpx:
                 return self._exchange.read(response, gathered)
             finally:
                 response.close()
-        except _ERRORS as error:
+        except ERRORS as error:
             raise self._exchange.failure(error) from None

@@ -1,0 +1,5 @@
+"""`python -m rewardcore` is the `rewardcore` command."""
+
+from .cli import main
+
+main()
