@@ -6,9 +6,10 @@ import json
 
 import pytest
 
-from bench import prefix_share
+from bench import prefix_cache, prefix_share
 from bench.prefix_share import SHARED, share, token_first
 from bench.scenarios import PREFIXES, groups_of
+from bench.server_process import SimulatedServer
 from rewardcore import Sample, rubrics
 from rewardcore.rubrics import TemplateRubric
 from tests.bench.test_reporting import bench_session
@@ -57,3 +58,22 @@ def test_a_session_leaves_the_share_in_the_summary_and_the_records(tmp_path):
     assert "prefix-quality        100.0%" in done.stdout[done.stdout.index("── prefix share") :]
     (found,) = map(json.loads, path.read_text().splitlines())
     assert (found["metric"], found["value"], found["direction"]) == ("prefix share", 1.0, "higher")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [(["--words", "9"], "--words takes a whole number of 10 or more, not 9"), (["--words", "x"], "invalid int value")],
+)
+def test_a_wrong_flag_of_the_proof_on_a_server_is_named(arguments, says, capsys):
+    with pytest.raises(SystemExit, match="2"):
+        prefix_cache.main(["--base-url", "http://127.0.0.1:1/v1", "--model", "judge", *arguments])
+    assert says in capsys.readouterr().err
+
+
+def test_a_server_without_counters_is_named_before_anything_is_judged(capsys):
+    with SimulatedServer() as server:
+        assert prefix_cache.main(["--base-url", server.base_url, "--model", "judge"]) == 1
+        assert server.stats().requests == 0
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith("bench.prefix_cache: --base-url: http://127.0.0.1:")
+    assert "/metrics cannot be read, as vLLM's can: " in line
