@@ -64,12 +64,12 @@ def _message(message: object, place: str) -> Mapping[str, Any]:
     role, content = message.get("role"), message.get("content")
     if not isinstance(role, str) or not _WORD.fullmatch(role):
         raise _wrong(f"{place}.role", "a plain word such as user or assistant", role)
-    if isinstance(content, str):
+    calls = message.get("tool_calls")
+    if calls is not None:
+        calls = _listed(calls, f"{place}.tool_calls", "a list")
+    if isinstance(content, str) or (content is None and calls and role == "assistant"):
         return message
     if content is None:
-        calls = message.get("tool_calls")
-        if role == "assistant" and calls is not None and _listed(calls, f"{place}.tool_calls", "a list"):
-            return message
         raise _wrong(f"{place}.content", "a text or a list of parts; None only beside an assistant's tool_calls", None)
     parts = _listed(content, f"{place}.content", "a text or a list of parts")
     for index, part in enumerate(parts):

@@ -82,11 +82,16 @@ def test_a_response_that_copies_another_rendering_cannot_close_itself(rubric):
 
 
 @every_rubric
-def test_the_responses_to_one_prompt_share_every_byte_before_the_response(rubric):
-    group = [shown(rubric, Sample("p", f"{number}. answer", "t")) for number in range(8)]
+@pytest.mark.parametrize(
+    "prompt",
+    ["p", [said("system", "s"), said("user", "p")], [said("user", [{"type": "text", "text": "p"}, image("data:x")])]],
+    ids=["text", "conversation", "image"],
+)
+def test_the_responses_to_one_prompt_share_every_byte_before_the_response(rubric, prompt):
+    group = [str(shown(rubric, Sample(prompt, f"{number}. answer", "t"))) for number in range(8)]
     before = {content[: content.index(f"{number}. answer")] for number, content in enumerate(group)}
     assert len(before) == 1
-    assert before.pop().endswith("<response>\n")
+    assert "<response>" in before.pop()[-12:]
 
 
 @pytest.mark.parametrize(

@@ -80,6 +80,7 @@ MESSAGES = "must be a text, or a list of messages"
         ([{"role": "assistant", "content": None, "tool_calls": []}], "None only beside an assistant's tool_calls"),
         ([{"role": "user", "content": None, "tool_calls": [CALL]}], "None only beside an assistant's tool_calls"),
         ([{"role": "assistant", "content": None, "tool_calls": "x"}], "prompt[0].tool_calls must be a list"),
+        ([{"role": "assistant", "content": "a", "tool_calls": 7}], "prompt[0].tool_calls must be a list, not int 7"),
         ([user("a"), user({"type": "text", "text": "a"})], "prompt[1].content must be a text or a list of parts"),
         ([user(5)], "prompt[0].content must be a text or a list of parts, not int 5"),
         ([user(["a"])], 'prompt[0].content[0] must be a part such as {"type": "text"'),
