@@ -2,8 +2,8 @@
 
 `GRID` is every mode at every size on every backend; `CLAIMS` are the settings of the documents this project started
 from, with their figures beside the ideal; `SWEEP` is one endpoint under rising concurrency, `PROFILES` are endpoints of
-every temper, five batches each. A scenario that comes to mean something else gets another `version`: histories
-compare only what is the same.
+every temper, five batches each, `PREFIXES` are groups of responses as each rubric shows them. A scenario that comes to
+mean something else gets another `version`: histories compare only what is the same.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from typing import Any, Literal
 
 from bench.latency import Profile
 from bench.profiles import endpoints
-from rewardcore import Sample
+from rewardcore import Sample, rubrics
 
 SIZES = (16, 32, 100, 1024)
 BATCH_SIZES = (1, 2, 4, 8, 16)
-Backend = Literal["respx", "loopback", "real", "torch", "engine"]
+Backend = Literal["respx", "loopback", "real", "torch", "engine", "rubric"]
 
 #: mode → (rewardcore's mode, its options). Each backend can carry some of them.
 MODES: dict[str, tuple[str, dict[str, Any]]] = {
@@ -57,6 +57,7 @@ class Scenario:
     cache: bool = False
     compute: float = 0.0  # seconds the caller computes between submit and result
     batch_size: int = 8  # of the self mode
+    responses: int = 1  # to each prompt
     seed: int = 2026
     version: int = 1
 
@@ -64,7 +65,7 @@ class Scenario:
     def group(self) -> str:
         """What stands side by side: the modes of one size. Mocked workers share no clock, so they stand apart."""
         if "/" not in self.id:
-            return self.id.split("-")[0] if self.id.startswith(("sweep", "profile")) else "source documents"
+            return self.id.split("-")[0] if self.id.startswith(("sweep", "profile", "prefix")) else "source documents"
         return f"{self.backend} n={self.n}"
 
     @property
@@ -105,17 +106,32 @@ class Claim:
 def samples_of(scenario: Scenario) -> list[Sample]:
     """Seeded samples of varied length; with `distinct`, the first ones come again, shuffled among the rest."""
     draw = random.Random(scenario.seed)
-
-    def text(low: int, high: int) -> str:
-        return " ".join(draw.choices(_WORDS, k=draw.randint(low, high)))
-
     distinct = [
-        Sample(f"Question {index}: {text(20, 60)}?", f"Answer {index}: {text(40, 160)}.", ground_truth=str(index))
+        Sample(
+            f"Question {index}: {_text(draw, 20, 60)}?",
+            f"Answer {index}: {_text(draw, 40, 160)}.",
+            ground_truth=str(index),
+        )
         for index in range(scenario.n if scenario.distinct is None else scenario.distinct)
     ]
     repeated = distinct + draw.choices(distinct, k=scenario.n - len(distinct))
     draw.shuffle(repeated)
     return repeated
+
+
+def groups_of(scenario: Scenario, most_words: int = 400) -> list[list[Sample]]:
+    """Seeded groups of `responses` to one prompt, as a step of training gives them; no two prompts begin alike."""
+    draw = random.Random(scenario.seed)
+    groups = []
+    for index in range(scenario.n // scenario.responses):
+        prompt = f"{draw.getrandbits(32):08x}: {_text(draw, most_words // 10, most_words)}?"
+        responses = (_text(draw, most_words // 10, most_words // 2) for _ in range(scenario.responses))
+        groups.append([Sample(prompt, response, ground_truth=str(index)) for response in responses])
+    return groups
+
+
+def _text(draw: random.Random, low: int, high: int) -> str:
+    return " ".join(draw.choices(_WORDS, k=draw.randint(low, high)))
 
 
 def _grid() -> list[Scenario]:
@@ -157,6 +173,8 @@ SWEEP = [
 PROFILED = Scenario("profile", 1024, "asyncio", "engine", max_concurrent="auto")
 PROFILES = [replace(PROFILED, id=f"profile-{name}") for name in endpoints.PROFILES]
 
+PREFIXES = [Scenario(f"prefix-{name}", 32 * 8, "any", "rubric", responses=8) for name in rubrics.BY_NAME]
+
 CLAIMS = [
     Claim("async batch, no cache", "naive-1024", "async-1024", "16×", 1024 / 18),
     Claim("async batch, cache", "naive-1024", "async-1024-cached", "27×", 1024 / 5),
@@ -171,4 +189,6 @@ SELF = [
     for n in SIZES
     for batch_size in BATCH_SIZES
 ]
-REGISTRY: dict[str, Scenario] = {scenario.id: scenario for scenario in [*GRID, *SELF, *SOURCES, *SWEEP, *PROFILES]}
+REGISTRY: dict[str, Scenario] = {
+    scenario.id: scenario for scenario in [*GRID, *SELF, *SOURCES, *SWEEP, *PROFILES, *PREFIXES]
+}

@@ -1,8 +1,8 @@
 """Rubrics: how a sample becomes chat messages, and how a reply's text becomes a score.
 
 A rubric is any object with `messages(sample)` and `parse(text)` (rubric.py). `TemplateRubric` is ours (template.py),
-and `load` reads one from a TOML file; QUALITY and its siblings come with the package (built_in.py); parsing.py
-reads scores. Called by every judge; it calls nobody but the words.
+and `load` reads one from a TOML file; transcript.py shows conversations; QUALITY and its siblings come with the package
+(built_in.py); parsing.py reads scores. Called by every judge; it calls nobody but the words.
 """
 
 from .built_in import ANSWER, BY_NAME, CORRECTNESS, MONITOR, QUALITY, QUESTION, SOLUTION

@@ -1,33 +1,44 @@
 """A rubric made of a template, written in Python or read from a TOML file.
 
-Substitution is one pass, so a response that holds `{ground_truth}` stays text; and the sample's fields sit between
-delimiters with a token derived from their content, which a response cannot know and so cannot close.
+Substitution is one pass, so a response that holds `{ground_truth}` stays text. A field is closed by a delimiter with a
+token derived from that field and those before it, which no content of it can know; and since nothing that stands
+before a field depends on it, the responses to one prompt share every byte before the response, and a server's
+prefix cache serves them.
 """
 
 from __future__ import annotations
 
-import hashlib
 import math
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from operator import itemgetter
+from difflib import get_close_matches
+from hashlib import sha256
+from operator import attrgetter, itemgetter
 from os import PathLike
+from typing import Any, Literal
 
-from ..failures import ConfigurationError
+from ..failures import ConfigurationError, RubricFailed
 from ..sample import Sample
 from .parsing import parse_scale, parse_truth
 from .rubric import Message
+from .transcript import Turn, as_json, as_parts, plain_text, transcript, turns_of
 
-_FIELDS = ("prompt", "response", "ground_truth", "data_source", "token")
-_FIELD = re.compile(r"\{(" + "|".join(_FIELDS) + r")\}")
+_FIELDS = ("prompt", "response", "ground_truth", "data_source", "token", "extra.NAME")
+_FIELD = re.compile(r"\{(prompt|response|ground_truth|data_source|token|extra\.[A-Za-z][A-Za-z0-9_-]*)\}")
+_LIKE_A_FIELD = re.compile(r"\{([^\W\d]\w*(?:\.[\w-]+)*)\}")
+_IN_TWO_BRACES = re.compile(r"\{\{\s*[^\W\d][\w.-]*\s*\}\}")
+#: Whose only message is the same as a plain text.
+_SPEAKERS = {"prompt": "user", "response": "assistant"}
 
 
 @dataclass(frozen=True)
 class TemplateRubric:
-    """A template with {prompt}, {response}, {ground_truth}, {data_source} and {token}, and how its tag is read.
+    """A template with {prompt}, {response}, {ground_truth}, {data_source}, {extra.NAME} and {token}, and its tag.
 
-    `scale=(low, high)` reads a number and maps it to 0…1; `scale=None` reads `true` or `false`.
+    `scale=(low, high)` reads a number and maps it to 0…1; `scale=None` reads `true` or `false`. `higher_is` says what
+    a high score means. A {token} after a field closes it: its value is derived from every field shown so far. Any
+    other one has the value of the next that closes, or of the last, so that both ends of a field may carry one.
     """
 
     name: str
@@ -36,29 +47,104 @@ class TemplateRubric:
     scale: tuple[float, float] | None = (1.0, 10.0)
     system: str = ""
     independent: bool = False
+    higher_is: Literal["better", "worse"] = "better"
+    _fields: list[str] = field(init=False, repr=False, compare=False)
     _literals: list[str] = field(init=False, repr=False, compare=False)
-    _pick: Callable[[tuple[str, ...]], tuple[str, ...]] = field(init=False, repr=False, compare=False)
+    _values: Callable[[Sample], tuple[Any, ...]] = field(init=False, repr=False, compare=False)
+    _pick: Callable[[list[Any]], tuple[Any, ...]] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        if not re.fullmatch(r"[A-Za-z][A-Za-z0-9_-]*", self.tag):
-            raise ConfigurationError(f"rubric {self.name!r}: tag must be a plain word, not {self.tag!r}")
-        if self.scale is not None and not 0.0 < self.scale[1] - self.scale[0] < math.inf:
-            raise ConfigurationError(f"rubric {self.name!r}: scale must rise, as in [1, 10], not {list(self.scale)}")
-        if "{response}" not in self.template:
-            raise ConfigurationError(f"rubric {self.name!r}: template never shows {{response}}, so it judges nothing")
+        if complaint := self._complaint():
+            raise ConfigurationError(f"rubric {self.name!r}: {complaint}")
         object.__setattr__(self, "tag", self.tag.lower())
-        # Literal text and field names alternate: even places are literal, odd places are fields.
+        # Literal text and names alternate: even places are literal, odd places are fields and tokens.
         parts = _FIELD.split(self.template)
-        places = (_FIELDS.index(part) if place % 2 else len(_FIELDS) + place // 2 for place, part in enumerate(parts))
-        object.__setattr__(self, "_literals", parts[::2])
-        object.__setattr__(self, "_pick", itemgetter(*places))  # out of the fields, followed by the literals
+        literals, names = parts[::2], parts[1::2]
+        fields = list(dict.fromkeys(name for name in names if name != "token"))
+        # Every field has a token, made after it; a {token} that closes takes that of the last new field before it.
+        closing = {
+            place: len({*names[:place]} - {"token"}) - 1
+            for place, name in enumerate(names)
+            if name == "token" and place and names[place - 1] != "token"
+        }
+        last = max(closing.values(), default=len(fields) - 1)
+        if len(fields) == 1:
+            fields.append("data_source")  # never shown: of one name alone, the getter below would give no tuple
+        places = [2 * len(fields)]
+        for place, name in enumerate(names):
+            token = next((closing[other] for other in closing if other >= place), last)
+            places += [len(fields) + token if name == "token" else fields.index(name), 2 * len(fields) + place + 1]
+        object.__setattr__(self, "_fields", fields)
+        object.__setattr__(self, "_literals", literals)
+        object.__setattr__(self, "_values", attrgetter(*(name.split(".")[0] for name in fields)))
+        object.__setattr__(self, "_pick", itemgetter(*places))  # out of the fields, their tokens and the literals
+
+    def _complaint(self) -> str | None:
+        if not re.fullmatch(r"[A-Za-z][A-Za-z0-9_-]*", self.tag):
+            return f"tag must be a plain word, not {self.tag!r}"
+        if self.scale is not None and not 0.0 < self.scale[1] - self.scale[0] < math.inf:
+            return f"scale must rise, as in [1, 10], not {list(self.scale)}"
+        if self.higher_is not in ("better", "worse"):
+            return f'higher_is must be "better" or "worse", not {self.higher_is!r}'
+        if doubled := _IN_TWO_BRACES.search(self.template):
+            return f"template has {doubled[0]}; write a field in single braces, and other braces as they should stand"
+        for name in _LIKE_A_FIELD.findall(self.template):
+            if not _FIELD.fullmatch(f"{{{name}}}"):
+                known = dict.fromkeys([*get_close_matches(name, _FIELDS, 1), *_FIELDS])
+                listing = ", ".join(f"{{{each}}}" for each in known)
+                return f"template shows {{{name}}}, no field: known are {listing}; as a text, write {{ {name} }}"
+        if "{response}" not in self.template:
+            return "template never shows {response}, so it judges nothing"
+        if shown := _FIELD.search(self.system):
+            return f"system is the same for every sample and shows no fields; move {shown[0]} to template"
+        if f"<{self.tag}>".lower() not in (self.template + self.system).lower():
+            return f"template never shows its tag, so no judge would write it; ask for <{self.tag}>X</{self.tag}>"
+        return None
 
     def messages(self, sample: Sample) -> list[Message]:
-        truth = sample.ground_truth
-        shown = (sample.prompt, sample.response, "" if truth is None else truth, sample.data_source)
-        token = hashlib.sha256("\0".join(shown).encode()).hexdigest()[:16]
-        user: Message = {"role": "user", "content": "".join(self._pick((*shown, token, *self._literals)))}
+        """Raises RubricFailed where the sample has not what the template shows: nothing is judged without it."""
+        shown = self._values(sample)
+        known: list[Any] = [*shown]  # then the tokens, then the literals
+        digest = sha256()
+        for value in shown:
+            turns = None
+            if type(value) is not str:
+                place = len(known) - len(shown)
+                value, turns = self._read(self._fields[place], value)
+                known[place] = value
+            digest.update(value.encode())
+            token = digest.hexdigest()[:16]
+            known.append(token)
+            if turns is not None:
+                known[place] = transcript(turns, token)
+        known += self._literals
+        pieces = self._pick(known)
+        content: str | list[Message]
+        try:
+            content = "".join(pieces)
+        except TypeError:  # there are images among them
+            content = as_parts(pieces)
+        user: Message = {"role": "user", "content": content}
         return [{"role": "system", "content": self.system}, user] if self.system else [user]
+
+    def _read(self, name: str, value: Any) -> tuple[str, list[Turn] | None]:
+        """What is no plain text: as a text, or as turns with the text that stands for them in the token."""
+        if name.startswith("extra."):
+            value = None if value is None else value.get(name.removeprefix("extra."))
+            try:
+                value = value if value is None or isinstance(value, str) else as_json(value)
+            except TypeError as error:
+                raise RubricFailed(f"rubric {self.name!r} shows {{{name}}}, which is no JSON here: {error}") from error
+        if value is None:
+            raise RubricFailed(
+                f"rubric {self.name!r} shows {{{name}}}, and this sample has none: give it one, or judge it with "
+                "a rubric that does not show it"
+            )
+        if isinstance(value, str):
+            return value, None
+        turns = turns_of(value)
+        text = plain_text(turns, _SPEAKERS[name])
+        return (as_json(turns), turns) if text is None else (text, None)
 
     def parse(self, text: str) -> float:
         if self.scale is None:
@@ -68,7 +154,7 @@ class TemplateRubric:
 
 
 def load(path: str | PathLike[str]) -> TemplateRubric:
-    """A rubric from a TOML file: `template`, and optionally `name`, `tag`, `scale`, `system`, `independent`."""
+    """A rubric from a TOML file: `template`, and optionally what else a `TemplateRubric` has."""
     import tomllib
 
     try:
@@ -111,10 +197,11 @@ _TOML_FIELDS: dict[str, Callable[[object], bool]] = {
     "template": _is_text,
     "tag": _is_text,
     "system": _is_text,
+    "higher_is": _is_text,
     "scale": _is_scale,
     "independent": lambda value: isinstance(value, bool),
 }
-_TOML_WORDS = dict.fromkeys(["name", "template", "tag", "system"], "a text that is not empty") | {
+_TOML_WORDS = dict.fromkeys(["name", "template", "tag", "system", "higher_is"], "a text that is not empty") | {
     "scale": 'two numbers, as in [1, 10], or "truth"',
     "independent": "true or false",
 }

@@ -25,13 +25,17 @@ extra_bodies = st.none() | st.dictionaries(text, values, max_size=4).filter(
 
 
 class Verbatim:
-    """A rubric whose messages are the sample's prompt."""
+    """A rubric whose messages are what `verbatim` put into a sample."""
 
     def messages(self, sample):
-        return sample.prompt
+        return sample.extra["messages"]
 
     def parse(self, text):
         raise Unparsed(text)
+
+
+def verbatim(messages):
+    return Sample("", "", extra={"messages": messages})
 
 
 messages = st.lists(st.fixed_dictionaries({"role": text, "content": text | values}), max_size=3)
@@ -50,7 +54,7 @@ contents = st.fixed_dictionaries(
 
 def build(content):
     content = dict(content)
-    sample, repeat = Sample(content.pop("messages"), ""), content.pop("repeat")
+    sample, repeat = verbatim(content.pop("messages")), content.pop("repeat")
     builder = RequestBuilder(Endpoint(**content), Verbatim())
     return builder, builder.repeated(builder.build(sample), repeat)
 
@@ -137,7 +141,7 @@ def test_equal_endpoints_have_equal_keys():
 def test_a_key_never_changes_between_versions():
     """If this fails, every cache in the world has just been emptied: raise the cache's version."""
     request = RequestBuilder(Endpoint(URL, "judge", extra_body={"seed": 1}), Verbatim()).build(
-        Sample([{"role": "user", "content": "é"}], "")
+        verbatim([{"role": "user", "content": "é"}])
     )
     assert (
         request.body
@@ -179,10 +183,9 @@ class Raising(Verbatim):
     ("rubric", "sample", "says"),
     [
         (Raising(), Sample("p", "r"), "KeyError: 'missing column'"),
-        (Verbatim(), Sample(object(), "r"), "object"),
-        (Verbatim(), Sample([{"content": "\ud800"}], "r"), "surrogates"),
+        (Verbatim(), verbatim(object()), "object"),
+        (Verbatim(), verbatim([{"content": "\ud800"}]), "surrogates"),
         (rubrics.QUALITY, Sample("p", "\ud800"), "surrogates"),
-        (rubrics.QUALITY, Sample(None, "r"), "TypeError"),
         (rubrics.QUALITY, {"prompt": "p"}, "AttributeError"),
     ],
 )

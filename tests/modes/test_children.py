@@ -72,7 +72,7 @@ async def test_a_streamed_sample_that_the_child_cannot_read_fails_alone(
 ) -> None:
     script = server.script(ok)
     samples = script.samples(20)
-    samples.insert(10, script.sample("poison", extra=[unloadable]))
+    samples.insert(10, script.sample("poison", extra={"them": [unloadable]}))
     with open_judge("asyncio-child-process") as judge:
         verdicts = {index: verdict async for index, verdict in judge.astream(samples)}
     assert [verdicts[index].status for index in range(21)] == ["ok"] * 10 + ["failed"] + ["ok"] * 10

@@ -34,7 +34,7 @@ def statuses(verdicts: list[rc.Verdict]) -> list[str]:
 
 async def echoing(exchange: Exchange) -> None:
     """The response's own last digit as its score."""
-    digit = int(exchange.body.decode().split("<response-")[1].split("\\n")[1]) % 10
+    digit = int(exchange.body.decode().split("<response>\\n")[1].split("\\n")[0]) % 10
     await exchange.answer(200, completion(f"<score>{1 + digit % 10}</score>"))
 
 
