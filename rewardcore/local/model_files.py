@@ -71,7 +71,7 @@ class PromptEncoder:
     def _prompts(self, conversations: list[Conversation]) -> list[str]:
         if not conversations:
             return []
-        if any(not isinstance(message["content"], str) for talk in conversations for message in talk):
+        if any(isinstance(message.get("content"), list) for talk in conversations for message in talk):
             raise TypeError("the sample shows images, and a local judge reads text alone; judge it over an endpoint")
         prompts: list[str] = self._tokenizer.apply_chat_template(
             self.harmless(conversations), tokenize=False, add_generation_prompt=True
