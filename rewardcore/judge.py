@@ -125,7 +125,8 @@ class Judge:
     def _ended(self, verdicts: list[Verdict]) -> None:
         tally = Tally()
         for verdict in verdicts:
-            tally.add(verdict)
+            if verdict.status != "ok":
+                tally.add(verdict)
         self._losses.ended(tally, len(verdicts))
 
     def _deadline(self) -> float:

@@ -1,8 +1,8 @@
 """What a person is told while a judge works: lines of the logger `rewardcore`, on stderr where no logging is set up.
 
-Silence is a defect, and so is noise: the first attempt that failed is told, then at most one line in ten seconds; and
-what was not judged, at the end of each call, where calls are few. `Trouble` and `Losses` decide what is worth a line
-and when; they know no clock.
+Silence is a defect, and so is noise: the first attempt that failed is told, then at most one line in ten seconds, but
+for a cut of how many are asked at once; and what was not judged, at the end of each call, where calls are few.
+`Trouble` and `Losses` decide what is worth a line and when; they know no clock.
 """
 
 from __future__ import annotations
@@ -43,18 +43,28 @@ class Trouble:
     def __init__(self) -> None:
         self._kinds: Counter[str] = Counter()
         self._since: float | None = None
+        self._at_once = 0.0
+        self._cut_was_told = False
 
-    def told(self, failure: Failure, now: float) -> str | None:
-        """What to say of this one and of those that nothing was said of; None where it is too soon."""
+    def told(self, failure: Failure, now: float, at_once: float) -> str | None:
+        """What to say of this one and of those that nothing was said of; None where it is too soon.
+
+        `at_once` is how many may be asked now: cut to half of what was told, it is worth a line of its own.
+        """
         self._kinds[failure.kind] += 1
-        if self._since is not None and now - self._since < QUIET_SECONDS:
-            return None
+        since, seconds = self._since, now - (self._since or 0.0)
+        if since is not None and seconds < QUIET_SECONDS:
+            if self._cut_was_told or at_once > self._at_once / 2:
+                return None
+            self._cut_was_told = True
+        else:
+            self._since, self._cut_was_told = now, False
+        self._at_once = at_once
         count, kinds = self._kinds.total(), _counted(self._kinds)
-        since, self._since = self._since, now
         self._kinds.clear()
         if count == 1:
             return _cut(f"{failure.kind}: {failure}")
-        before = f" in {now - since:.0f} s" if since is not None else ""
+        before = f" in {seconds:.1f} s" if since is not None else ""
         return _cut(f"{count} requests failed{before}: {kinds} (the latest: {failure})")
 
 

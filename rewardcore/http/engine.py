@@ -50,6 +50,8 @@ from .timetable import Timetable
 
 #: How long a request may outlive the last call that wanted it.
 LATE_SECONDS = 30.0
+#: How often a busy engine looks for requests that have stalled; an idle one is woken.
+_LOOK_SECONDS = 0.25
 #: How many samples are looked at in a row: enough to keep the caches warm, few enough to let an event loop breathe.
 _AHEAD = 32
 
@@ -77,6 +79,7 @@ class Engine:
     _deadlines: Timetable[Call] = field(default_factory=lambda: Timetable(attrgetter("waiting")))
     _late: dict[Flight, float] = field(default_factory=dict)  # until when, the earliest first
     _air: OrderedDict[Flight, None] = field(default_factory=OrderedDict)  # wanted and sent, the earliest first
+    _look_at: float = -math.inf  # when to look for those that have stalled
     _dying: int = 0
     _reached: bool = False  # it has answered, whatever it said
     _replied: bool = False
@@ -117,7 +120,7 @@ class Engine:
             oldest = next(iter(self._late))
             if self._late[oldest] <= now:
                 return self._give_up(oldest)
-        if (stalled := self._stalled(now)) is not None:
+        if now >= self._look_at and (stalled := self._stalled(now)) is not None:
             return self._ask_again(stalled, now)
         ready = self._due(now)
         if self._asides:
@@ -246,7 +249,7 @@ class Engine:
         return NeverAnswered(f"{failure} (never an answer in {seconds:.0f} s; startup_timeout says how long to ask)")
 
     def _tell_trouble(self, failure: Failure, now: float) -> None:
-        if (told := self.trouble.told(failure, now)) is not None:
+        if (told := self.trouble.told(failure, now, self.pace.at_once)) is not None:
             doing = f"asking again, {self.pace.words}"
             if not self._reached and self.startup_timeout < math.inf:
                 doing = f"it has never answered, and is asked for {self.startup_timeout:g} s (startup_timeout)"
@@ -254,6 +257,7 @@ class Engine:
 
     def _stalled(self, now: float) -> Flight | None:
         """The earliest that has been in the air for too long; those that stalled before have longer."""
+        self._look_at = now + _LOOK_SECONDS
         for flight in self._air:
             if now >= self._stalls_at(flight):
                 return flight
@@ -267,7 +271,7 @@ class Engine:
 
     def _ask_again(self, flight: Flight, now: float) -> GiveUp:
         seconds = now - flight.sent_at
-        flight.failure = failure = Stalled(f"no reply within {seconds:.1f} s")
+        flight.failure = failure = Stalled(f"no reply from {self.builder.host} within {seconds:.1f} s")
         again = self._flights[flight.request.key] = flight.again()
         self._again.append(again)
         self._tell_trouble(failure, now)
@@ -280,7 +284,10 @@ class Engine:
 
     def _until_something(self, now: float, when: float) -> float:
         late = next(iter(self._late.values())) if self._late else math.inf
-        stall = self._stalls_at(next(iter(self._air))) if self._air else math.inf
+        stall = math.inf
+        if self._air:
+            stall = self._stalls_at(next(iter(self._air)))
+            self._look_at = min(self._look_at, stall)
         return max(0.0, min(when, late, stall, self._deadlines.next()) - now)
 
     def _depart(self, flight: Flight, now: float) -> Flight:

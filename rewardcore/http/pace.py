@@ -168,6 +168,11 @@ class Pace:
         return self.health >= HEALTHY or self._retried_in_trouble < _RETRIES * self._sent_in_trouble
 
     @property
+    def at_once(self) -> float:
+        """How many are in flight as things stand."""
+        return self.window if self.rate == math.inf else max(1.0, min(self.window, self.rate * self.latency))
+
+    @property
     def words(self) -> str:
         """What is allowed now, for people."""
         if self.is_dry:

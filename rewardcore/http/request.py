@@ -31,6 +31,7 @@ class RequestBuilder:
     """Builds every request of a judge, whatever its mode."""
 
     def __init__(self, endpoint: Endpoint, rubric: Rubric) -> None:
+        self.host = endpoint.host
         self._rubric = rubric
         parameters = endpoint.parameters()
         try:  # all that is the same in every request, on either side of where its messages stand in order

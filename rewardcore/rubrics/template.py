@@ -24,8 +24,12 @@ from .parsing import parse_scale, parse_truth
 from .rubric import Message
 from .transcript import Turn, as_json, as_parts, plain_text, transcript, turns_of
 
-_FIELDS = ("prompt", "response", "ground_truth", "data_source", "token", "extra.NAME")
-_FIELD = re.compile(r"\{(prompt|response|ground_truth|data_source|token|extra\.[A-Za-z][A-Za-z0-9_-]*)\}")
+_FIELDS = ("prompt", "response", "ground_truth", "data_source", "token", "extra.NAME", "prompt.token")
+_FIELD = re.compile(
+    r"\{((?:prompt|response|ground_truth|data_source)(?:\.token)?|token|extra\.[A-Za-z][A-Za-z0-9_-]*)\}"
+)
+#: The token that closes a field, by the name under which it may be shown again.
+_TOKEN_OF = {f"{name}.token": name for name in ("prompt", "response", "ground_truth", "data_source")}
 _LIKE_A_FIELD = re.compile(r"\{([^\W\d]\w*(?:\.[\w-]+)*)\}")
 _IN_TWO_BRACES = re.compile(r"\{\{\s*[^\W\d][\w.-]*\s*\}\}")
 #: Whose only message is the same as a plain text.
@@ -39,6 +43,7 @@ class TemplateRubric:
     `scale=(low, high)` reads a number and maps it to 0…1; `scale=None` reads `true` or `false`. `higher_is` says what
     a high score means. A {token} after a field closes it: its value is derived from every field shown so far. Any
     other one has the value of the next that closes, or of the last, so that both ends of a field may carry one.
+    {prompt.token} is the one that closes the prompt, wherever it stands; so for every field.
     """
 
     name: str
@@ -60,20 +65,28 @@ class TemplateRubric:
         # Literal text and names alternate: even places are literal, odd places are fields and tokens.
         parts = _FIELD.split(self.template)
         literals, names = parts[::2], parts[1::2]
-        fields = list(dict.fromkeys(name for name in names if name != "token"))
+        fields: list[str] = []
         # Every field has a token, made after it; a {token} that closes takes that of the last new field before it.
-        closing = {
-            place: len({*names[:place]} - {"token"}) - 1
-            for place, name in enumerate(names)
-            if name == "token" and place and names[place - 1] != "token"
-        }
+        closing: dict[int, int] = {}
+        is_open = False
+        for place, name in enumerate(names):
+            if name == "token":
+                if is_open:
+                    closing[place] = len(fields) - 1
+                is_open = False
+            elif name not in _TOKEN_OF:
+                is_open = True
+                fields += [name] if name not in fields else []
         last = max(closing.values(), default=len(fields) - 1)
         if len(fields) == 1:
             fields.append("data_source")  # never shown: of one name alone, the getter below would give no tuple
         places = [2 * len(fields)]
         for place, name in enumerate(names):
             token = next((closing[other] for other in closing if other >= place), last)
-            places += [len(fields) + token if name == "token" else fields.index(name), 2 * len(fields) + place + 1]
+            if name in _TOKEN_OF:
+                token = fields.index(_TOKEN_OF[name])
+            is_field = name in fields
+            places += [fields.index(name) if is_field else len(fields) + token, 2 * len(fields) + place + 1]
         object.__setattr__(self, "_fields", fields)
         object.__setattr__(self, "_literals", literals)
         object.__setattr__(self, "_values", attrgetter(*(name.split(".")[0] for name in fields)))
@@ -93,6 +106,9 @@ class TemplateRubric:
                 known = dict.fromkeys([*get_close_matches(name, _FIELDS, 1), *_FIELDS])
                 listing = ", ".join(f"{{{each}}}" for each in known)
                 return f"template shows {{{name}}}, no field: known are {listing}; as a text, write {{ {name} }}"
+        for token, name in _TOKEN_OF.items():
+            if f"{{{token}}}" in self.template and f"{{{name}}}" not in self.template:
+                return f"template shows {{{token}}}, but never {{{name}}}"
         if "{response}" not in self.template:
             return "template never shows {response}, so it judges nothing"
         if shown := _FIELD.search(self.system):

@@ -2,6 +2,7 @@
 
 import logging
 import math
+import re
 
 import pytest
 
@@ -77,7 +78,7 @@ def test_a_request_timeout_counts_for_each_attempt_and_the_deadline_for_all():
     assert statuses(call) == ["timeout"]
     assert call.told[0].attempts == attempts
     assert 2 <= attempts <= 4
-    assert "no reply within 2.0 s" in call.told[0].error
+    assert "no reply from 127.0.0.1:8000 within 2.0 s" in call.told[0].error
     assert desk.now == 7.0
 
 
@@ -215,7 +216,9 @@ def test_the_first_retry_is_told_with_what_is_being_done(lines):
     desk.reply(flights[0])
     for flight in flights[1:40]:
         desk.settle(flight, failed(RateLimited))
-    assert lines == ["RateLimited: RateLimited happened; asking again, 58 at once"]
+    assert lines[0] == "RateLimited: RateLimited happened; asking again, 58 at once"
+    assert re.fullmatch(r"\d+ requests failed in 0.0 s: \d+ RateLimited .*; asking again, 29 at once", lines[1])
+    assert len(lines) == 2
 
 
 def test_each_attempt_is_told_to_whoever_asks_for_it(caplog):

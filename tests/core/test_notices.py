@@ -27,14 +27,23 @@ GONE = Verdict("failed", error="ConnectionFailed: no connection to judge:80: ref
 
 def test_the_first_failed_attempt_is_told_at_once_and_the_next_ones_together_after_ten_seconds():
     trouble = Trouble()
-    assert trouble.told(RateLimited("judge answered 429"), 5.0) == "RateLimited: judge answered 429"
-    assert [trouble.told(RateLimited("429"), 5.0 + tenths / 10) for tenths in range(99)] == [None] * 99
-    told = trouble.told(ConnectionFailed("no connection\nto judge"), 15.0)
-    assert (
-        told == "100 requests failed in 10 s: 99 RateLimited, 1 ConnectionFailed (the latest: no connection to judge)"
+    assert trouble.told(RateLimited("judge answered 429"), 5.0, 59) == "RateLimited: judge answered 429"
+    assert [trouble.told(RateLimited("429"), 5.0 + tenths / 10, 40) for tenths in range(99)] == [None] * 99
+    told = trouble.told(ConnectionFailed("no connection\nto judge"), 15.0, 40)
+    assert told == (
+        "100 requests failed in 10.0 s: 99 RateLimited, 1 ConnectionFailed (the latest: no connection to judge)"
     )
-    assert trouble.told(RateLimited("429"), 24.9) is None
-    assert trouble.told(RateLimited("429"), 90.0) == "2 requests failed in 75 s: 2 RateLimited (the latest: 429)"
+    assert trouble.told(RateLimited("429"), 24.9, 40) is None
+    assert trouble.told(RateLimited("429"), 90.0, 40) == "2 requests failed in 75.0 s: 2 RateLimited (the latest: 429)"
+
+
+def test_a_cut_to_half_of_what_was_told_is_a_line_of_its_own():
+    trouble = Trouble()
+    trouble.told(RateLimited("429"), 5.0, 59)
+    assert trouble.told(RateLimited("429"), 5.5, 30) is None
+    assert trouble.told(RateLimited("429"), 6.0, 29) == "2 requests failed in 1.0 s: 2 RateLimited (the latest: 429)"
+    assert [trouble.told(RateLimited("429"), 7.0, few) for few in (10, 1, 0.1)] == [None] * 3
+    assert trouble.told(RateLimited("429"), 15.0, 1) is not None
 
 
 def test_a_call_that_lost_something_ends_with_one_line_that_says_what(lines):
