@@ -40,8 +40,9 @@ class ChatRequest(NamedTuple):
 
 def describe(model: str, messages: Sequence[Any]) -> ChatRequest:
     text = orjson.dumps(messages, option=orjson.OPT_SORT_KEYS)
-    # Both words must be spelled out, as an instruction does: a sample may hold an <answer> of its own.
-    wants_answer = b"<answer>true" in text and (b"<answer>false" in text or b"<answer>true/false" in text)
+    # The form must be spelled out, as an instruction does: a sample may hold an <answer> of its own.
+    spelt = b"<answer>true" in text and (b"<answer>false" in text or b"<answer>true/false" in text)
+    wants_answer = spelt or b"<answer>X</answer>" in text
     return ChatRequest(model, sha1(text).digest(), wants_answer, len(text) // BYTES_PER_TOKEN)
 
 
