@@ -242,7 +242,7 @@ class Engine:
         if self._reached or not isinstance(failure, ConnectionFailed):
             return failure
         if self._dark_since is None:
-            self._dark_since = flight.sent_at
+            self._dark_since = now - flight.latency
         seconds = now - self._dark_since
         if seconds < self.startup_timeout or not failure.retryable:
             return failure
