@@ -139,6 +139,25 @@ def test_an_endpoint_that_never_answers_ends_with_the_deadline(
     assert all(str(verdict.error).startswith("DeadlinePassed: ") for verdict in verdicts)
 
 
+def test_a_request_that_stalls_is_given_up_and_asked_again(
+    mode: str, open_judge: Opener, server: HostileServer
+) -> None:
+    fine, stalls = server.script(ok), server.script(silent, ok)
+    with open_judge(mode, request_timeout=1.0) as judge:
+        verdicts = judge.judge([*fine.samples(10), stalls.sample(), *fine.samples(20)[10:]])
+        assert statuses(verdicts) == ["ok"] * 21
+        assert (verdicts[10].attempts, judge.stats.retried, judge.stats.in_flight) == (2, 1, 0)
+    assert stalls.requests == 2
+
+
+def test_one_stall_in_a_hundred_is_noticed_without_being_told(open_judge: Opener, server: HostileServer) -> None:
+    fine, stalls = server.script(ok), server.script(silent, ok)
+    samples = fine.samples(99)
+    samples.insert(30, stalls.sample())
+    with open_judge("asyncio-aiohttp", deadline=15.0) as judge:
+        assert statuses(judge.judge(samples)) == ["ok"] * 100
+
+
 @pytest.mark.parametrize("mode", CONCURRENT_MODES)
 def test_a_batch_ends_with_its_deadline_even_if_nobody_waits_for_it(
     mode: str, open_judge: Opener, server: HostileServer
