@@ -96,6 +96,10 @@ class Judge:
         figures = driver.stats() if driver.pid == os.getpid() else Stats()
         return replace(figures, blocked=self._seconds_blocked)
 
+    @property
+    def closed(self) -> bool:
+        return self._closed
+
     def close(self) -> None:
         """Give every waiting sample its verdict, put the cache on disk, leave nothing running. Twice is fine."""
         if self._closed:
