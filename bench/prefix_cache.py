@@ -8,6 +8,7 @@ meanwhile. It caches whole blocks of tokens: the smaller its --block-size, the n
 from __future__ import annotations
 
 import argparse
+import logging
 import re
 import secrets
 import sys
@@ -80,6 +81,7 @@ def main(arguments: list[str] | None = None) -> int:
     )
     parser.add_argument("--max-tokens", type=int, default=8, help="tokens it may write per reply (%(default)s)")
     options = parser.parse_args(arguments)
+    logging.getLogger("rewardcore").setLevel(logging.ERROR)  # replies that are cut short are meant here
     if options.words < 10:
         parser.error(f"--words takes a whole number of 10 or more, not {options.words}")
     try:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import json
+import logging
 import sys
 import time
 from statistics import median
@@ -70,6 +71,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--deadline", type=float, default=300.0)
     parser.add_argument("--extra-body", type=json.loads, default=None, help="JSON that is added to every request")
     options = parser.parse_args(arguments)
+    logging.getLogger("rewardcore").setLevel(logging.ERROR)  # replies that are cut short are meant here
     for limit in options.limits:
         if limit != "auto" and not (limit.isdecimal() and int(limit)):
             parser.error(f"--limits takes whole numbers above 0, or auto, not {limit!r}")
