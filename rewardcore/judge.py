@@ -155,7 +155,12 @@ class AsyncioJudge(Judge):
     """The asyncio mode; its methods work in any running loop, since the judge's own loop runs elsewhere."""
 
     def __init__(
-        self, name: str, hire: Callable[[], Driver], deadline: float, check: Callable[[float], Check], chunk_size: int
+        self,
+        name: str,
+        hire: Callable[[], Driver],
+        deadline: float,
+        chunk_size: int,
+        check: Callable[[float], Check] | None = None,
     ) -> None:
         super().__init__(name, hire, deadline, check)
         self._chunk_size = chunk_size

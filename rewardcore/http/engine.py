@@ -403,16 +403,19 @@ class Engine:
 
     def _retry_at(self, flight: Flight, failure: Failure, now: float) -> float | None:
         """When to try again; None when this failure was the last."""
-        flight.failure = failure
+        before, flight.failure = flight.failure, failure
         if not flight.seats:
             return None
         if _is_stale(flight, failure):
             return now
-        others_got_through = self.pace.last_good > flight.failed
-        # Known for faults of its own, two, since an outage may have begun just after others got through; and it cannot
-        # be what else is in the air that overloads the endpoint.
-        is_known = len(flight.faults) >= 2 and not (isinstance(failure, Overloaded) and self.stats.in_flight)
-        if self.blame.falls_on(flight, flight.number, failure, flight.failed, others_got_through, is_known):
+        # Whoever failed twice, and others got through in between, failed by itself; unless the first time there was
+        # no room: then others that got through say nothing about an outage that came after them.
+        was_refused = isinstance(before, Overloaded) and not isinstance(failure, Overloaded)
+        since = flight.number if was_refused else flight.failed
+        others_got_through = self.pace.last_good > since
+        # Known for faults of its own, and it cannot be what else is in the air that overloads the endpoint.
+        is_known = bool(flight.faults) and not (isinstance(failure, Overloaded) and self.stats.in_flight)
+        if self.blame.falls_on(flight, flight.number, failure, since, others_got_through, is_known):
             flight.faults += (failure,)
             if self.blame.is_final(flight.faults):
                 return None

@@ -72,7 +72,7 @@ def open_asyncio(
         hire = functools.partial(RemoteDriver, settings, drive)
     limit = settings.max_concurrent
     chunk_size = 64 if limit == "auto" else max(16, limit)
-    return AsyncioJudge(settings.name, hire, settings.deadline, functools.partial(_check, settings), chunk_size)
+    return AsyncioJudge(settings.name, hire, settings.deadline, chunk_size, functools.partial(_check, settings))
 
 
 def _check(settings: Settings, seconds: float) -> Check:

@@ -20,7 +20,7 @@ scalars = (
 )
 values = st.recursive(scalars, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(text, inner, max_size=3))
 extra_bodies = st.none() | st.dictionaries(text, values, max_size=4).filter(
-    lambda body: not {"model", "messages", "stream"} & set(body)
+    lambda body: not {"model", "messages", "stream", "n"} & set(body)
 )
 
 

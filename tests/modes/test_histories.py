@@ -356,7 +356,8 @@ def test_a_rubric_that_raises_whatever_it_is_fails_that_sample_alone(
     fine, poison = server.script(ok), server.script(says("poison <score>7</score>"))
     arguments = (server.base_url, fine.marker, poison.marker, json.dumps(MODES[mode]), error)
     output, errors, code = run(POISONED, *arguments)
-    assert (errors, code) == ("", 0)
+    assert code == 0
+    assert all(line.startswith("rewardcore: 2 of 5 not judged: ") for line in errors.splitlines()), errors
     calls = [json.loads(line) for line in output.splitlines()]
     assert len(calls) == 2
     for verdicts in calls:
@@ -411,7 +412,8 @@ def test_the_deadline_ends_a_call_whose_rubric_waits_for_another_judge(
         after.saw(1)
         inner.release()
         output = ended(process)
-    assert output == ("timeout timeout timeout\nok\n", "", 0)
+    told = "rewardcore: 3 of 3 not judged: 3 timeout (not judged before the deadline)\n"
+    assert output == ("timeout timeout timeout\nok\n", told, 0)
 
 
 # Independent draws.
