@@ -2,17 +2,19 @@
 
 What was not judged is None, which TRL masks: no part in its group's baseline, and no advantage. But TRL masks a
 completion only where *every* reward function gives None: next to another function, None counts as 0.0 in their sum. So
-rules that are added to the judge's reward go into `beside`: masked with it, and computed while the judge works.
-Nothing here imports TRL.
+what is added to the judge's reward, rules and other judges, goes into `beside`: masked with it, and computed while the
+judge works. Nothing here imports TRL.
 """
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from itertools import compress
 from pathlib import PurePath
 from statistics import fmean
 from typing import Any, get_args
@@ -20,6 +22,7 @@ from typing import Any, get_args
 from ..calls import Pending
 from ..failures import ConfigurationError
 from ..http.endpoint import Endpoint
+from ..judge import Judge
 from ..notices import log
 from ..rewards.judges import shared_judge
 from ..rubrics import QUALITY, Rubric, named
@@ -52,13 +55,15 @@ def reward_function(
 
     A reward rises with what is wanted: under a rubric whose `higher_is` is "worse", such as MONITOR, it is 1 - score.
 
-    - `asynchronous`: TRL awaits it together with other such functions; else it is called after one another.
-    - `name`: what TRL's and our metrics are logged under; the rubric's by default.
+    - `asynchronous`: TRL awaits such functions together, and calls the others one after another.
+    - `name`: what TRL's and our metrics are logged under, another for each function; the rubric's by default.
     - `ground_truth`, `data_source`: the dataset's columns, None for none. They may be absent under their default names
       unless the rubric's template shows them.
     - `extra`: columns that the rubric finds in `sample.extra`, beside those that its template shows.
-    - `beside`: other reward functions, whose rewards are added to the judge's.
-    - `mode` and `options` are `open_judge`'s, checked now. Each process opens one judge for a configuration.
+    - `beside`: other reward functions, whose rewards are added. From a rule, None means that it does not apply, as TRL
+      has it; from another `reward_function`, that the completion is masked.
+    - `mode` and `options` are `open_judge`'s, checked now. Each process of the trainer opens a judge of its own, so
+      `max_concurrent` is for each of them.
     """
     rubric = named(rubric) if isinstance(rubric, str) else rubric
     if not isinstance(endpoint, Endpoint):
@@ -71,7 +76,8 @@ def reward_function(
         )
     beside = tuple(beside)
     for rule in beside:
-        if not asynchronous and (inspect.iscoroutinefunction(rule) or inspect.iscoroutinefunction(type(rule).__call__)):
+        is_awaited = inspect.iscoroutinefunction(rule) or inspect.iscoroutinefunction(type(rule).__call__)
+        if is_awaited and not asynchronous:
             raise ConfigurationError(f"beside holds the coroutine function {_name(rule)}: give asynchronous=True")
     shown = set(_SHOWN.findall(getattr(rubric, "template", "")))
     more = sorted(each.removeprefix("extra.") for each in shown if each.startswith("extra."))
@@ -110,20 +116,21 @@ class RewardFunction:
     def __name__(self) -> str:
         return self.name
 
-    def __call__(self, *, prompts: Sequence[Any], completions: Sequence[Any], **given: Any) -> Any:
+    def __call__(self, prompts: Sequence[Any], completions: Sequence[Any], **given: Any) -> Any:
         """One reward per completion, in order; None where it was not judged."""
         samples = self._samples(prompts, completions, given)
         with self._asked(samples) as pending:
             added = [rule(prompts=prompts, completions=completions, **given) for rule in self.beside]
             return self._rewards(_verdicts(samples, pending.result()), added, given)
 
-    def judge_here(self) -> Any:
+    def judge_here(self) -> Judge:
+        """This process's judge of this configuration."""
         return shared_judge(self.endpoint, self.rubric, self.mode, **self.options)
 
     @contextmanager
     def _asked(self, samples: Sequence[Sample | ConfigurationError]) -> Iterator[Pending]:
         """Judging goes on meanwhile; whatever else goes wrong ends it."""
-        pending: Pending = self.judge_here().submit(each for each in samples if isinstance(each, Sample))
+        pending = self.judge_here().submit(each for each in samples if isinstance(each, Sample))
         try:
             yield pending
         except BaseException:
@@ -161,11 +168,26 @@ class RewardFunction:
     def _rewards(
         self, verdicts: Sequence[Verdict], added: Sequence[Sequence[float | None]], given: Mapping[str, Any]
     ) -> list[float | None]:
+        for rule, values in zip(self.beside, added, strict=True):
+            _whole(_name(rule), values, len(verdicts))
+        self._log(verdicts, added, given)
+        parts = zip(*added, strict=True) if added else [()] * len(verdicts)
+        return [self._reward(verdict, values) for verdict, values in zip(verdicts, parts, strict=True)]
+
+    def _reward(self, verdict: Verdict, added: Sequence[float | None]) -> float | None:
+        judges = [isinstance(rule, RewardFunction) for rule in self.beside]
+        if verdict.score is None or any(value is None for value in compress(added, judges)):
+            return None
+        is_worse = getattr(self.rubric, "higher_is", "better") == "worse"
+        return (1.0 - verdict.score if is_worse else verdict.score) + sum(value or 0.0 for value in added)
+
+    def _log(
+        self, verdicts: Sequence[Verdict], added: Sequence[Sequence[float | None]], given: Mapping[str, Any]
+    ) -> None:
         figures = figures_of(verdicts)
         for rule, values in zip(self.beside, added, strict=True):
-            known = [value for value in _whole(_name(rule), values, len(verdicts)) if value is not None]
-            if known:
-                figures[f"beside/{_name(rule)}"] = fmean(known)
+            if applied := [value for value in values if value is not None]:
+                figures[f"beside/{_name(rule)}"] = fmean(applied)
         if "log_metric" in given:
             for name, figure in figures.items():
                 given["log_metric"](f"{self.name}/{name}", figure)
@@ -173,27 +195,26 @@ class RewardFunction:
             given["log_extra"](f"{self.name}/verdict", [_short(each.error or each.status) for each in verdicts])
             given["log_extra"](f"{self.name}/text", [_short(each.text) for each in verdicts])
         if verdicts and "score" not in figures:
+            first = _short(verdicts[0].error or "")
             log.warning(
                 "%s: none of %d completions was judged, so this batch teaches nothing; the first: %s",
-                self.name, len(verdicts), _short(verdicts[0].error or ""),
-            )  # fmt: skip
-        return [self._reward(verdict, [values[index] for values in added]) for index, verdict in enumerate(verdicts)]
-
-    def _reward(self, verdict: Verdict, added: Iterable[float | None]) -> float | None:
-        if verdict.score is None:
-            return None
-        is_worse = getattr(self.rubric, "higher_is", "better") == "worse"
-        return (1.0 - verdict.score if is_worse else verdict.score) + sum(value or 0.0 for value in added)
+                self.name,
+                len(verdicts),
+                first,
+            )
 
 
 class AsynchronousRewardFunction(RewardFunction):
     """The same for `asynchronous=True`: TRL sees the coroutine function in `__call__`, and awaits it."""
 
-    async def __call__(self, *, prompts: Sequence[Any], completions: Sequence[Any], **given: Any) -> list[float | None]:
+    async def __call__(self, prompts: Sequence[Any], completions: Sequence[Any], **given: Any) -> list[float | None]:
+        async def values_of(rule: Rule) -> Sequence[float | None]:
+            values = rule(prompts=prompts, completions=completions, **given)
+            return await values if inspect.isawaitable(values) else values  # type: ignore[no-any-return]
+
         samples = self._samples(prompts, completions, given)
         with self._asked(samples) as pending:
-            added = [rule(prompts=prompts, completions=completions, **given) for rule in self.beside]
-            added = [await values if inspect.isawaitable(values) else values for values in added]
+            added = await asyncio.gather(*map(values_of, self.beside))
             return self._rewards(_verdicts(samples, await pending.wait_in_loop()), added, given)
 
 

@@ -229,6 +229,22 @@ def test_a_rule_beside_the_judge_is_added_and_masked_with_it(make, asynchronous,
 
 
 @FORMS
+def test_two_judges_are_masked_together(make, asynchronous):
+    judges = [make(rubric, asynchronous=asynchronous) for rubric in (UP_TO_EIGHT, rc.rubrics.MONITOR)]
+    scores, gaming = (called(judge, ground_truth=TRUTHS) for judge in judges)
+    for first, other in (judges, judges[::-1]):
+        both = called(replace(first, beside=(other,)), ground_truth=TRUTHS)
+        assert both == [None if one is None else one + two for one, two in zip(scores, gaming, strict=True)]
+
+
+@pytest.mark.parametrize(
+    "options", [{"mode": "sync"}, {"mode": "process", "workers": 1, "asynchronous": True}, {"background": "process"}]
+)
+def test_every_mode_gives_the_same_rewards(make, options):
+    assert called(make(**options)) == expected(rc.rubrics.QUALITY, PROMPTS, COMPLETIONS)
+
+
+@FORMS
 def test_a_rule_that_raises_ends_the_judging(make, asynchronous):
     function = make(asynchronous=asynchronous, beside=[lambda **_: 1 / 0], deadline=60.0)
     with pytest.raises(ZeroDivisionError):
