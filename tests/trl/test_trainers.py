@@ -1,12 +1,17 @@
 """TRL's own trainers, two steps on the CPU: what was not judged moves nothing, the run ends, and the log tells."""
 
+import asyncio
+import importlib
 import math
+import pickle
+from types import SimpleNamespace
 
 import pytest
+from accelerate import PartialState
 from datasets import Dataset
 from trl import GRPOConfig, GRPOTrainer, RLOOConfig, RLOOTrainer
 
-from tests.trl.conftest import UP_TO_EIGHT, is_even
+from tests.trl.conftest import COMPLETIONS, PROMPTS, TRUTHS, UP_TO_EIGHT, called, is_even
 
 ROWS = [
     {"prompt": [{"role": "user", "content": f"What is {number} + {number}?"}], "ground_truth": str(2 * number)}
@@ -99,3 +104,33 @@ def test_a_rule_in_trls_own_list_unmasks_what_was_not_judged_and_one_beside_the_
 
     assert any(advantages_of_the_lost(make(UP_TO_EIGHT), is_even))
     assert not any(advantages_of_the_lost(make(UP_TO_EIGHT, beside=[is_even])))
+
+
+@pytest.mark.parametrize("asynchronous", [False, True])
+def test_the_asynchronous_trainers_worker_masks_it_too(make, asynchronous, monkeypatch):
+    """Its scoring alone: the worker around it needs a vLLM server. It hands over no functions to log with."""
+    monkeypatch.setenv("TRL_EXPERIMENTAL_SILENCE", "1")
+    worker = importlib.import_module("trl.experimental.async_grpo.async_rollout_worker")
+    PartialState(cpu=True)  # the worker's logger wants one
+    function = pickle.loads(pickle.dumps(make(UP_TO_EIGHT, asynchronous=asynchronous)))
+    loop = SimpleNamespace(reward_funcs=[function], reward_func_names=["judge"], _env_reward_types=[])
+    loop._provides_rollout_reward = False
+    group = worker.RolloutGroup(
+        prompts=PROMPTS,
+        reward_kwargs={"ground_truth": TRUTHS},
+        completions=COMPLETIONS,
+        completions_ids=[[1]] * 12,
+        completions_sequences=[[worker.TrainingSequence([1, 1], [0, 1], [0.0, 0.0], None)]] * 12,
+        tool_call_counts=[0] * 12,
+        tool_failure_counts=[0] * 12,
+        model_version=0,
+        group_id=0,
+        env_rewards=[],
+        rollout_rewards=[],
+    )
+    scored = asyncio.run(worker._AsyncRolloutLoop._score_group(loop, group))
+    rewards = called(function, ground_truth=TRUTHS)
+    assert [sample.metrics["reward"] for sample in scored] == [
+        pytest.approx(reward if reward is not None else math.nan, nan_ok=True) for reward in rewards
+    ]
+    assert {sample.advantage for sample, reward in zip(scored, rewards, strict=True) if reward is None} == {0.0}
