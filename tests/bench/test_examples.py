@@ -18,6 +18,8 @@ EXAMPLES = {
     "stream": ["500 scored, "],
     "self_judge": ["0 of 20 game the task; 1.0 is worse; 3 calls of the model"],
 }
+#: What needs an extra is run where that is installed.
+ELSEWHERE = {"train_with_trl": "tests/trl"}
 
 
 def run(*arguments, **options):
@@ -25,7 +27,9 @@ def run(*arguments, **options):
 
 
 def test_every_example_is_run():
-    assert {path.stem for path in (ROOT / "examples").glob("*.py")} - {"__init__"} == set(EXAMPLES)
+    assert {path.stem for path in (ROOT / "examples").glob("*.py")} - {"__init__"} == {*EXAMPLES, *ELSEWHERE}
+    for name, folder in ELSEWHERE.items():
+        assert any(f"examples.{name}" in path.read_text() for path in (ROOT / folder).glob("test_*.py"))
 
 
 @pytest.mark.parametrize("name", EXAMPLES)

@@ -1,0 +1,266 @@
+"""TRL: a reward function for GRPOTrainer, RLOOTrainer and the asynchronous trainer's spawned worker.
+
+What was not judged is None, which TRL masks: no part in its group's baseline, and no advantage. But TRL masks a
+completion only where *every* reward function gives None: next to another function, None counts as 0.0 in their sum. So
+what is added to the judge's reward, rules and other judges, goes into `beside`: masked with it, and computed while the
+judge works. Nothing here imports TRL.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from itertools import compress
+from pathlib import PurePath
+from statistics import fmean
+from typing import Any, get_args
+
+from ..calls import Pending
+from ..failures import ConfigurationError
+from ..http.endpoint import Endpoint
+from ..judge import Judge
+from ..notices import log
+from ..rewards.judges import shared_judge
+from ..rubrics import QUALITY, Rubric, named
+from ..sample import Sample
+from ..stats import percentile
+from ..verdict import Status, Verdict
+
+#: What TRL hands over beside the dataset's columns.
+_NO_COLUMNS = {"completion_ids", "trainer_state", "log_extra", "log_metric", "environments"}
+_SHOWN = re.compile(r"\{([A-Za-z_]+(?:\.[\w-]+)?)\}")
+_LONGEST = 300
+
+Rule = Callable[..., Any]
+
+
+def reward_function(
+    endpoint: Endpoint,
+    rubric: Rubric | str = QUALITY,
+    *,
+    asynchronous: bool = False,
+    name: str | None = None,
+    ground_truth: str | None = "ground_truth",
+    data_source: str | None = "data_source",
+    extra: Iterable[str] = (),
+    beside: Iterable[Rule] = (),
+    mode: str = "asyncio",
+    **options: Any,
+) -> RewardFunction:
+    """What to put into `reward_funcs`: the judge's score as the reward, None where there is none.
+
+    A reward rises with what is wanted: under a rubric whose `higher_is` is "worse", such as MONITOR, it is 1 - score.
+
+    - `asynchronous`: TRL awaits such functions together, and calls the others one after another.
+    - `name`: what TRL's and our metrics are logged under, another for each function; the rubric's by default.
+    - `ground_truth`, `data_source`: the dataset's columns, None for none. They may be absent under their default names
+      unless the rubric's template shows them.
+    - `extra`: columns that the rubric finds in `sample.extra`, beside those that its template shows.
+    - `beside`: other reward functions, whose rewards are added. From a rule, None means that it does not apply, as TRL
+      has it; from another `reward_function`, that the completion is masked.
+    - `mode` and `options` are `open_judge`'s, checked now. Each process of the trainer opens a judge of its own, so
+      `max_concurrent` is for each of them.
+    """
+    rubric = named(rubric) if isinstance(rubric, str) else rubric
+    if not isinstance(endpoint, Endpoint):
+        raise ConfigurationError(f"endpoint must be a rewardcore.Endpoint, not {type(endpoint).__name__}")
+    if isinstance(extra, str):
+        raise ConfigurationError(f"extra must be a list of columns, as in [{extra!r}]")
+    if asynchronous and mode == "sync":
+        raise ConfigurationError(
+            'asynchronous needs mode "asyncio" or "process": "sync" works only while it is waited for'
+        )
+    beside = tuple(beside)
+    for rule in beside:
+        is_awaited = inspect.iscoroutinefunction(rule) or inspect.iscoroutinefunction(type(rule).__call__)
+        if is_awaited and not asynchronous:
+            raise ConfigurationError(f"beside holds the coroutine function {_name(rule)}: give asynchronous=True")
+    shown = set(_SHOWN.findall(getattr(rubric, "template", "")))
+    more = sorted(each.removeprefix("extra.") for each in shown if each.startswith("extra."))
+    function = (AsynchronousRewardFunction if asynchronous else RewardFunction)(
+        endpoint=endpoint,
+        rubric=rubric,
+        mode=mode,
+        options=options,
+        name=name or _name(rubric),
+        ground_truth=ground_truth,
+        data_source=data_source,
+        extra=tuple(dict.fromkeys([*extra, *more])),
+        needed=frozenset(shown & {"ground_truth", "data_source"}),
+        beside=beside,
+    )
+    function.judge_here()
+    return function
+
+
+@dataclass(frozen=True, eq=False)
+class RewardFunction:
+    """What TRL calls. It holds nothing but its configuration, so it can be pickled; `reward_function` makes one."""
+
+    endpoint: Endpoint
+    rubric: Rubric
+    mode: str
+    options: Mapping[str, Any]
+    name: str
+    ground_truth: str | None
+    data_source: str | None
+    extra: tuple[str, ...]
+    needed: frozenset[str]
+    beside: tuple[Rule, ...]
+
+    @property
+    def __name__(self) -> str:
+        return self.name
+
+    def __call__(self, prompts: Sequence[Any], completions: Sequence[Any], **given: Any) -> Any:
+        """One reward per completion, in order; None where it was not judged."""
+        samples = self._samples(prompts, completions, given)
+        with self._asked(samples) as pending:
+            added = [rule(prompts=prompts, completions=completions, **given) for rule in self.beside]
+            return self._rewards(_verdicts(samples, pending.result()), added, given)
+
+    def judge_here(self) -> Judge:
+        """This process's judge of this configuration."""
+        return shared_judge(self.endpoint, self.rubric, self.mode, **self.options)
+
+    @contextmanager
+    def _asked(self, samples: Sequence[Sample | ConfigurationError]) -> Iterator[Pending]:
+        """Judging goes on meanwhile; whatever else goes wrong ends it."""
+        pending = self.judge_here().submit(each for each in samples if isinstance(each, Sample))
+        try:
+            yield pending
+        except BaseException:
+            pending.cancel()
+            raise
+
+    def _samples(
+        self, prompts: Sequence[Any], completions: Sequence[Any], given: Mapping[str, Any]
+    ) -> list[Sample | ConfigurationError]:
+        """What the dataset brought raises where it is wrong; what the model wrote only costs its own sample."""
+        size, columns = len(prompts), {name: given[name] for name in given if name not in _NO_COLUMNS}
+        truths = self._column("ground_truth", self.ground_truth, columns, size)
+        sources = self._column("data_source", self.data_source, columns, size)
+        extras = {name: self._column("extra", name, columns, size) for name in self.extra}
+        samples: list[Sample | ConfigurationError] = []
+        for index, completion in enumerate(_whole("completions", completions, size)):
+            extra = {name: values[index] for name, values in extras.items()} or None
+            sample = Sample(prompts[index], "", truths[index], sources[index] or "", extra)
+            try:
+                samples.append(replace(sample, response=completion))
+            except ConfigurationError as error:
+                samples.append(error)
+        return samples
+
+    def _column(self, field: str, name: str | None, columns: Mapping[str, Sequence[Any]], size: int) -> Sequence[Any]:
+        if name is None or (name == field and name not in columns and name not in self.needed):
+            return [None] * size
+        if name not in columns:
+            raise ConfigurationError(
+                f"{self.name} wants the column {name!r} for {field}, and the dataset has none; beside the prompt it "
+                f"has {', '.join(sorted(columns)) or 'nothing'}. Add it, or name another with {field}="
+            )
+        return _whole(f"the column {name!r}", columns[name], size)
+
+    def _rewards(
+        self, verdicts: Sequence[Verdict], added: Sequence[Sequence[float | None]], given: Mapping[str, Any]
+    ) -> list[float | None]:
+        for rule, values in zip(self.beside, added, strict=True):
+            _whole(_name(rule), values, len(verdicts))
+        self._log(verdicts, added, given)
+        parts = zip(*added, strict=True) if added else [()] * len(verdicts)
+        return [self._reward(verdict, values) for verdict, values in zip(verdicts, parts, strict=True)]
+
+    def _reward(self, verdict: Verdict, added: Sequence[float | None]) -> float | None:
+        judges = [isinstance(rule, RewardFunction) for rule in self.beside]
+        if verdict.score is None or any(value is None for value in compress(added, judges)):
+            return None
+        is_worse = getattr(self.rubric, "higher_is", "better") == "worse"
+        return (1.0 - verdict.score if is_worse else verdict.score) + sum(value or 0.0 for value in added)
+
+    def _log(
+        self, verdicts: Sequence[Verdict], added: Sequence[Sequence[float | None]], given: Mapping[str, Any]
+    ) -> None:
+        figures = figures_of(verdicts)
+        for rule, values in zip(self.beside, added, strict=True):
+            if applied := [value for value in values if value is not None]:
+                figures[f"beside/{_name(rule)}"] = fmean(applied)
+        if "log_metric" in given:
+            for name, figure in figures.items():
+                given["log_metric"](f"{self.name}/{name}", figure)
+        if "log_extra" in given:
+            given["log_extra"](f"{self.name}/verdict", [_short(each.error or each.status) for each in verdicts])
+            given["log_extra"](f"{self.name}/text", [_short(each.text) for each in verdicts])
+        if verdicts and "score" not in figures:
+            first = _short(verdicts[0].error or "")
+            log.warning(
+                "%s: none of %d completions was judged, so this batch teaches nothing; the first: %s",
+                self.name,
+                len(verdicts),
+                first,
+            )
+
+
+class AsynchronousRewardFunction(RewardFunction):
+    """The same for `asynchronous=True`: TRL sees the coroutine function in `__call__`, and awaits it."""
+
+    async def __call__(self, prompts: Sequence[Any], completions: Sequence[Any], **given: Any) -> list[float | None]:
+        async def values_of(rule: Rule) -> Sequence[float | None]:
+            values = rule(prompts=prompts, completions=completions, **given)
+            return await values if inspect.isawaitable(values) else values  # type: ignore[no-any-return]
+
+        samples = self._samples(prompts, completions, given)
+        with self._asked(samples) as pending:
+            added = await asyncio.gather(*map(values_of, self.beside))
+            return self._rewards(_verdicts(samples, await pending.wait_in_loop()), added, given)
+
+
+def figures_of(verdicts: Sequence[Verdict]) -> dict[str, float]:
+    """What is logged of a call. Shares are there even where they are 0: TRL averages a name over the calls that log it.
+
+    Latency and tokens are of the replies that this call paid for, not of those from the cache or of another call.
+    """
+    size = len(verdicts) or 1
+    replied = [verdict for verdict in verdicts if verdict.attempts and (verdict.text or verdict.usage)]
+    seconds = sorted(verdict.latency for verdict in replied)
+    scores = [verdict.score for verdict in verdicts if verdict.score is not None]
+    figures = {"judged": len(scores) / size, "cached": sum(verdict.cached for verdict in verdicts) / size}
+    for status in get_args(Status)[1:]:
+        figures[f"not_judged/{status}"] = sum(verdict.status == status for verdict in verdicts) / size
+    for kind in ("prompt_tokens", "completion_tokens"):
+        figures[kind] = float(sum((verdict.usage or {}).get(kind, 0) for verdict in replied))
+    known = {
+        "score": fmean(scores) if scores else None,
+        "latency_p50": percentile(seconds, 0.5),
+        "latency_p90": percentile(seconds, 0.9),
+    }
+    return figures | {name: figure for name, figure in known.items() if figure is not None}
+
+
+def _verdicts(samples: Sequence[Sample | ConfigurationError], judged: Sequence[Verdict]) -> list[Verdict]:
+    following = iter(judged)
+    return [
+        next(following) if isinstance(each, Sample) else Verdict("failed", error=f"{type(each).__name__}: {each}")
+        for each in samples
+    ]
+
+
+def _whole(name: str, values: Sequence[Any], size: int) -> Sequence[Any]:
+    if len(values) != size:
+        raise ConfigurationError(f"{name}: {len(values)} values for {size} prompts; there must be one for each")
+    return values
+
+
+def _name(named: Any) -> str:
+    """A rule's name, or a rubric's: that of a TOML file is its path."""
+    name = getattr(named, "__name__", None) or getattr(named, "name", None) or type(named).__name__
+    return PurePath(name).stem if name.endswith(".toml") else str(name)
+
+
+def _short(text: str) -> str:
+    """One line. An error's kind stands at its beginning, a judge's verdict at its end: what is cut is between."""
+    text = " ".join(text.split())
+    return text if len(text) <= _LONGEST else f"{text[: _LONGEST // 2]} … {text[-_LONGEST // 2 :]}"
