@@ -17,7 +17,6 @@ from ..http.endpoint import Endpoint
 from ..judge import Judge, open_judge
 from ..rubrics import QUALITY, Rubric
 from ..rubrics import named as named_rubric
-from .configuration import variable
 
 _judges: dict[object, Judge] = {}
 _opening = threading.Lock()
@@ -28,13 +27,14 @@ _NAME_OF_A_KEY = re.compile(r"[A-Z][A-Z0-9_]*_(?:KEY|TOKEN)")
 @dataclass(frozen=True)
 class JudgeConfig:
     """Where and how a reward's judge is asked. `api_key` is the name of the variable that holds the key, or the key.
+    `api_endpoint=None` is OPENAI_BASE_URL. Both variables are read where the judge is opened, on whatever node.
 
     `cache` is True for one in memory, or the path of a SQLite file that every process shares.
     """
 
     api_key: str = field(default="OPENAI_API_KEY", repr=False)
     model_name: str = "deepseek-v3"
-    api_endpoint: str | None = variable(None, "OPENAI_BASE_URL")
+    api_endpoint: str | None = None
     use_async_io: bool = True
     max_concurrent_requests: int | Literal["auto"] = 10
     cache: bool | str = True
@@ -42,11 +42,12 @@ class JudgeConfig:
 
     def endpoint(self) -> Endpoint:
         """Raises a ConfigurationError that names what is missing; nothing is opened."""
-        if not self.api_endpoint:
+        url, key = (self.api_endpoint or os.environ.get("OPENAI_BASE_URL", "")).strip(), self.api_key
+        if not url:
             raise ConfigurationError(
                 "the judge needs api_endpoint, such as http://127.0.0.1:8000/v1: set OPENAI_BASE_URL"
             )
-        url, key = self.api_endpoint.rstrip("/").removesuffix("/chat/completions"), self.api_key
+        url = url.rstrip("/").removesuffix("/chat/completions")
         if os.environ.get(key, "").strip():
             return Endpoint(url, self.model_name, api_key_env=key)
         if _NAME_OF_A_KEY.fullmatch(key) or not key.strip():
@@ -94,6 +95,16 @@ def close_shared(endpoint: Endpoint, rubric: Rubric | str = QUALITY, mode: str =
         judge = _judges.pop(_key(endpoint, rubric, mode, options), None)
     if judge is not None:
         judge.close()
+
+
+def _forget_the_parents_lock() -> None:
+    """After a fork: another thread of the parent's may have held it, and is not here to let it go."""
+    global _opening
+    _opening = threading.Lock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget_the_parents_lock)
 
 
 def _key(endpoint: Endpoint, rubric: Rubric, mode: str, options: dict[str, Any]) -> object:

@@ -29,7 +29,8 @@ _EXPRESSION = re.compile(rf"(?:{_COMMANDS}|[A-Za-z](?![A-Za-z])|[\d\s.,+\-*/^=()
 #: A power that is quickly computed: its exponent is one number or letter, and not a power itself.
 _POWER = re.compile(r"(?:\^|\*\*)\s*(?:[{(]\s*-?([\w./]{1,6})\s*[)}]|-?(\w{1,6}))(?!\s*(?:\^|\*\*))")
 _LONGEST_EXPRESSION = 120
-_LARGEST_EXPONENT = 1000
+#: All exponents of an expression, multiplied; where there are letters, of which there may be three, it is expanded.
+_LARGEST_EXPONENT, _LARGEST_OF_LETTERS, _MOST_LETTERS = 1000, 12, 3
 
 _rules: dict[str, Rule] = {}
 
@@ -128,12 +129,18 @@ def _is_close(one: float, other: float) -> bool:
 
 
 def _is_arithmetic(text: str) -> bool:
-    """Digits or commands, single letters, operators, small powers: what takes no time and cannot be a word."""
+    """Digits or commands, few letters, operators, small powers: what takes no time and cannot be a word."""
     if len(text) > _LONGEST_EXPRESSION or not _EXPRESSION.fullmatch(text) or not re.search(r"[\d\\]", text):
         return False
     powers = _POWER.findall(text)
     exponents = [int(digits) for power in powers for digits in re.findall(r"\d+", "".join(power))]
-    return len(powers) == len(re.findall(r"\^|\*\*", text)) and math.prod(exponents) <= _LARGEST_EXPONENT
+    letters = set(re.findall("[A-Za-z]", re.sub(_COMMANDS, "", text)))
+    largest = _LARGEST_OF_LETTERS if letters else _LARGEST_EXPONENT
+    return (
+        len(powers) == len(re.findall(r"\^|\*\*", text))
+        and math.prod(exponents) <= largest
+        and len(letters) <= _MOST_LETTERS
+    )
 
 
 def _is_equivalent(answer: str, wanted: str) -> bool:

@@ -189,14 +189,14 @@ def compute_score(*arguments: Any, **keywords: Any) -> float | list[float]:
 
     Any other keyword is a field of `MonitorConfig`, as verl's `reward_kwargs` gives them.
     """
-    rows, is_one, fields = rows_of(arguments, keywords)
+    rows, is_one, fields = read_call(arguments, keywords)
     found = totals(scores(rows, fields))
     return found[0] if is_one else found
 
 
 async def acompute_score(*arguments: Any, **keywords: Any) -> float | list[float]:
     """`compute_score`, inside a running loop."""
-    rows, is_one, fields = rows_of(arguments, keywords)
+    rows, is_one, fields = read_call(arguments, keywords)
     found = totals(await ascores(rows, fields))
     return found[0] if is_one else found
 
@@ -206,7 +206,7 @@ _VERL = ("solution_str", "ground_truth", "data_source", "extra_info")
 _MANY = ("solution_strs", "ground_truths", "data_sources", "extra_infos")
 
 
-def rows_of(arguments: tuple[Any, ...], keywords: Mapping[str, Any]) -> tuple[list[Row], bool, dict[str, Any]]:
+def read_call(arguments: tuple[Any, ...], keywords: Mapping[str, Any]) -> tuple[list[Row], bool, dict[str, Any]]:
     """What is scored, in whichever convention; whether it is a single one; and what is left, the configuration."""
     if len(arguments) > len(_ONE):
         raise ConfigurationError(f"compute_score takes ({', '.join(_ONE)}), not {len(arguments)} arguments by place")
