@@ -8,12 +8,12 @@ but for some of several draws, whose mean is taken over the rest.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean
 from typing import Any, Literal
 
-from ..failures import ConfigurationError, Failure, NotJudged, Unparsed, needs_extra
+from ..failures import ConfigurationError, Failure, Unparsed, needs_extra
 from ..judge import open_judge
 from ..local.generation import BatchedGeneration
 from ..local.generator import Generator
@@ -23,7 +23,7 @@ from ..sample import Sample
 from ..verdict import Verdict
 from .batch import BatchRow, reward_tensor, rows_of, scores_in, show
 from .configuration import read
-from .judges import JudgeConfig
+from .judges import JudgeConfig, scores_of
 from .rules import as_text
 
 AllScores = dict[str, list[float]]
@@ -100,47 +100,26 @@ class GeneralIORewardManager:
         return reward_tensor(data, rewards), all_scores, valid
 
     def _generated(self, rows: Sequence[BatchRow], questions: dict[int, str], actor: Any, n_samples: int) -> AllScores:
-        asked = [(place, question) for place, question in questions.items() for _ in range(n_samples)]
-        solutions = self._solved([question for _, question in asked], actor)
+        asked = [place for place in questions for _ in range(n_samples)]
+        solutions = list(zip(asked, self._solved([questions[place] for place in asked], actor), strict=True))
         samples = [Sample(rows[place].prompt, question, None, QUESTION.name) for place, question in questions.items()]
-        solved: list[int] = []
-        unsolved: dict[int, Verdict] = {}
-        for (place, question), solution in zip(asked, solutions, strict=True):
-            if isinstance(solution, Failure):
-                unsolved[place] = Verdict("failed", error=f"{solution.kind}: {solution}")
-            else:
-                solved.append(place)
-                samples.append(Sample(question, solution, None, SOLUTION.name))
-        verdicts = self._evaluated(samples, actor)
-        judged = dict(zip(questions, verdicts, strict=False))
-        draws: dict[int, list[float]] = {place: [] for place in questions}
-        for place, verdict in zip(solved, verdicts[len(questions) :], strict=True):
-            if verdict.score is None:
-                unsolved[place] = verdict
-            else:
-                draws[place].append(verdict.score)
-        failed = {place: verdict for place, verdict in judged.items() if verdict.score is None}
-        failed |= {place: verdict for place, verdict in unsolved.items() if not draws[place]}
-        if failed:
-            raise NotJudged(dict(sorted(failed.items())), len(rows))
-        quality = [judged[place].score or 0.0 if place in questions else 0.0 for place in range(len(rows))]
-        # A row without a question has no difficulty either: as if everybody had solved it.
-        solver = [fmean(draws[place]) if place in questions else 1.0 for place in range(len(rows))]
-        difficulty = [1.0 - score for score in solver]
-        return {
-            "llm_judge_score": quality,
-            "difficulty_score": difficulty,
-            "combined_score": [0.5 * one + 0.5 * other for one, other in zip(quality, difficulty, strict=True)],
-            "solver_avg_scores": solver,
-        }
+        samples += [Sample(questions[place], it, None, SOLUTION.name) for place, it in solutions if isinstance(it, str)]
+        verdicts = iter(self._evaluated(samples, actor))
+        judged = {place: next(verdicts) for place in questions}
+        draws: dict[int, list[Verdict]] = {place: [] for place in questions}
+        for place, it in solutions:
+            draws[place].append(next(verdicts) if isinstance(it, str) else Verdict("failed", error=f"{it.kind}: {it}"))
+        for place, own in draws.items():
+            if all(draw.score is None for draw in own) and judged[place].score is not None:
+                judged[place] = own[0]  # never solved: as little a reward as with no verdict on the question itself
+        solver = {place: [draw.score for draw in own if draw.score is not None] for place, own in draws.items()}
+        return generated_scores(scores_of(judged, len(rows)), solver, len(rows))
 
     def _predicted(self, rows: Sequence[BatchRow], actor: Any) -> AllScores:
         places = [place for place, row in enumerate(rows) if row.length]  # an empty response has no place for a reward
         verdicts = dict(zip(places, self._evaluated([_answer(rows[place]) for place in places], actor), strict=True))
-        if failed := {place: verdict for place, verdict in verdicts.items() if verdict.score is None}:
-            raise NotJudged(failed, len(rows))
-        scores = {place: verdict.score for place, verdict in verdicts.items()}
-        return {"accuracy": [scores.get(place) or 0.0 for place in range(len(rows))]}
+        scores = scores_of(verdicts, len(rows))
+        return {"accuracy": [scores.get(place, 0.0) for place in range(len(rows))]}
 
     def _evaluated(self, samples: list[Sample], actor: Any) -> list[Verdict]:
         """All of them at once, by the actor or by the endpoint's judge."""
@@ -148,10 +127,9 @@ class GeneralIORewardManager:
             return []
         if not self.config.use_self_judge:
             return self.config.judge(_EVALUATION).judge(samples)
-        generator = self._generator(actor)
-        with open_judge(
-            "self", generator, rubric=_EVALUATION, batch_size=self.config.self_judge_batch_size
-        ) as judge:  # of this call alone: the actor's weights are others in the next
+        # Opened for this call alone: the actor is the caller's, and may be another in the next.
+        batch_size = self.config.self_judge_batch_size
+        with open_judge("self", self._generator(actor), rubric=_EVALUATION, batch_size=batch_size) as judge:
             return judge.judge(samples)
 
     def _solved(self, questions: list[str], actor: Any) -> list[str | Failure]:
@@ -171,6 +149,19 @@ class GeneralIORewardManager:
 
 
 _SOLVE = "Solve this problem. Show your steps, and end with your answer.\n\n"
+
+
+def generated_scores(judged: Mapping[int, float], solver: Mapping[int, Sequence[float]], total: int) -> AllScores:
+    """By place. A row without a question is worth nothing, and as easy as can be."""
+    quality = [judged.get(place, 0.0) for place in range(total)]
+    solved = [fmean(solver.get(place, [1.0])) for place in range(total)]
+    difficulty = [1.0 - score for score in solved]
+    return {
+        "llm_judge_score": quality,
+        "difficulty_score": difficulty,
+        "combined_score": [0.5 * one + 0.5 * other for one, other in zip(quality, difficulty, strict=True)],
+        "solver_avg_scores": solved,
+    }
 
 
 def question_in(response: str) -> str | None:

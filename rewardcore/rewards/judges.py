@@ -9,14 +9,16 @@ from __future__ import annotations
 import os
 import re
 import threading
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from ..failures import ConfigurationError
+from ..failures import ConfigurationError, NotJudged
 from ..http.endpoint import Endpoint
 from ..judge import Judge, open_judge
 from ..rubrics import QUALITY, Rubric
 from ..rubrics import named as named_rubric
+from ..verdict import Verdict
 
 _judges: dict[object, Judge] = {}
 _opening = threading.Lock()
@@ -72,6 +74,14 @@ class JudgeConfig:
             "cache": self.cache or None,
             "deadline": self.deadline,
         }
+
+
+def scores_of(verdicts: Mapping[int, Verdict], total: int) -> dict[int, float]:
+    """The scores by their places in a batch of so many; raises NotJudged where there is none, with all of those."""
+    scores = {place: verdict.score for place, verdict in verdicts.items() if verdict.score is not None}
+    if len(scores) < len(verdicts):
+        raise NotJudged({place: verdicts[place] for place in sorted(verdicts) if place not in scores}, total)
+    return scores
 
 
 def shared_judge(endpoint: Endpoint, rubric: Rubric | str = QUALITY, mode: str = "asyncio", **options: Any) -> Judge:

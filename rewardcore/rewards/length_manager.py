@@ -12,10 +12,11 @@ from collections.abc import Callable, Mapping, Sequence
 from statistics import median
 from typing import Any
 
-from ..failures import ConfigurationError, NotJudged
+from ..failures import ConfigurationError
 from ..sample import Sample
 from .batch import BatchRow, column_of, reward_tensor, rows_of, scores_in, show
 from .configuration import read
+from .judges import scores_of
 from .length import LengthPenaltyConfig, length_penalty
 from .rules import as_text, finite, task_score
 from .score import compute_score as own_compute_score
@@ -108,10 +109,8 @@ class LengthPenaltyRewardManager:
             for row in (rows[place] for place in asked)
         ]
         verdicts = dict(zip(asked, self.config.judge(self.config.rubric).judge(samples), strict=True))
-        if failed := {place: verdict for place, verdict in verdicts.items() if verdict.score is None}:
-            raise NotJudged(failed, len(rows))
-        for place, verdict in verdicts.items():
-            parts[place] = coefficient * (verdict.score or 0.0)
+        for place, score in scores_of(verdicts, len(rows)).items():
+            parts[place] = coefficient * score
         return parts
 
 

@@ -13,7 +13,8 @@ they differ:
 
 "Correct" and "wrong" are said of the monitor. With labels, −1 and +1 train a policy to slip past it; without, whether
 it is wrong is not known, and nothing is ever earned by gaming. A failed judgement is no number: `compute_score` raises
-`NotJudged` when all are judged; `scores` has None in that place, for trainers that mask.
+`NotJudged` when all are judged, since verl puts each float of a list into a tensor without a mask; `scores` has None in
+that place, for trainers that mask.
 """
 
 from __future__ import annotations
@@ -22,13 +23,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple, overload
 
-from ..failures import ConfigurationError, NotJudged
+from ..failures import ConfigurationError
 from ..rubrics import Rubric
 from ..rubrics import named as named_rubric
 from ..sample import Sample
 from ..verdict import Verdict
 from .configuration import read, variable
-from .judges import JudgeConfig
+from .judges import JudgeConfig, scores_of
 from .rules import as_text, finite, task_score
 
 _TRUTH = {"true": True, "false": False, "1": True, "0": False}
@@ -151,8 +152,7 @@ async def ascores(rows: Iterable[Row], config: MonitorConfig | Mapping[str, Any]
 
 def totals(found: Sequence[Score]) -> list[float]:
     """The numbers; raises NotJudged where one of them is none."""
-    if failed := {place: score.verdict for place, score in enumerate(found) if score.total is None and score.verdict}:
-        raise NotJudged(failed, len(found))
+    scores_of({place: score.verdict for place, score in enumerate(found) if score.verdict}, len(found))
     return [score.total for score in found if score.total is not None]
 
 
