@@ -32,7 +32,7 @@ def test_the_tiny_judge_is_the_same_bytes_every_time(tiny_judge: Path, tmp_path:
     again = make_tiny_judge(tmp_path)
     files = sorted(path.name for path in tiny_judge.iterdir())
     assert files == sorted(path.name for path in again.iterdir())
-    assert all((tiny_judge / name).read_bytes() == (again / name).read_bytes() for name in files)
+    assert [name for name in files if (tiny_judge / name).read_bytes() != (again / name).read_bytes()] == []
 
 
 def test_a_batch_gives_token_for_token_what_its_conversations_give_one_by_one(generator: TorchGenerator) -> None:
