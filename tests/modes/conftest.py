@@ -48,7 +48,7 @@ def open_judge(server: HostileServer) -> Opener:
     return open_one
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def _shared(server: HostileServer) -> Iterator[dict[str, rc.AsyncioJudge]]:
     judges: dict[str, rc.AsyncioJudge] = {}
     yield judges
@@ -58,7 +58,10 @@ def _shared(server: HostileServer) -> Iterator[dict[str, rc.AsyncioJudge]]:
 
 @pytest.fixture
 def shared_judge(_shared: dict[str, rc.AsyncioJudge], mode: str, server: HostileServer) -> rc.AsyncioJudge:
-    """One warm judge per mode for the tests that need none of their own: a spawned process costs a second."""
+    """One warm judge per mode and file, for the tests that need none of their own: a spawned process costs a second.
+
+    Not for all files: what it has learnt of one file's slow endpoint would set its pace in the next.
+    """
     if mode not in _shared:
         name, options = MODES[mode]
         judge = _shared[mode] = rc.open_judge(name, rc.Endpoint(server.base_url, "judge"), cache=None, **options)
