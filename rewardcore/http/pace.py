@@ -307,7 +307,7 @@ class Pace:
         """One at a time from here on, after a pause: a growing one, or as long as what was accepted says."""
         self.is_dry = True
         accepted = self._accepted(now) if not self._silence or self._silence[0].window <= 2 else 0.0
-        present = min(self.rate, 1 / max(1e-3, self.latency if accepted else self.latency / 8 or FIRST_PAUSE / 2))
+        present = min(self.rate, 1 / max(1e-3, self.latency if accepted else self.latency / 2 or FIRST_PAUSE / 2))
         self.rate, self._step = max(1 / LONGEST_PAUSE, present / _GROWTH, min(present, 0.98 * accepted)), 1.0
         if accepted:
             self._step = 1 / 64

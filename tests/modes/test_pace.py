@@ -69,7 +69,7 @@ def test_an_endpoint_that_bears_only_so_many_a_second_judges_everything_and_refu
     took = judged(mode, limit, count, open_judge, server)
     ideal = max(count / 50 - 1.0, count * 0.05 / width(mode))
     report(mode, f"50 a second, {status}", took, ideal, limit, count, record_property)
-    assert limit.refused <= 0.25 * count
+    assert limit.refused <= 0.35 * count  # a seventh in the median; each second that is all used up costs a few probes
     assert took <= 2.5 * ideal
 
 
