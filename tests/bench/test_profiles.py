@@ -8,8 +8,6 @@ import importlib.util
 import json
 import math
 import random
-import subprocess
-import sys
 
 import pytest
 
@@ -17,9 +15,9 @@ from bench.profiles import report
 from bench.profiles.__main__ import main
 from bench.profiles.drive import SEED, SIZE, new_pace, own_pace, play
 from bench.profiles.endpoints import PROFILES, Bucket, Endpoint, MovingCap, Storms
-from bench.records import ROOT
 from bench.scenarios import REGISTRY
 from rewardcore.http.pace import AUTO_CEILING, Pace
+from tests.bench.test_reporting import bench_session
 
 figures_of = functools.cache(lambda name: report.measure(PROFILES[name]))
 
@@ -224,14 +222,7 @@ def test_a_plot_is_a_picture(tmp_path):
 def test_every_profile_is_a_scenario_whose_session_leaves_records(tmp_path):
     assert {f"profile-{name}" for name in PROFILES} <= REGISTRY.keys()
     path = tmp_path / "records.jsonl"
-    command = [sys.executable, "-m", "pytest", "bench/", "--benchmark-only", "-q", "-p", "no:cacheprovider"]
-    done = subprocess.run(
-        [*command, "-k", "profile-cap-429", f"--records={path}"],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        timeout=120,
-    )
+    done = bench_session("-k", "profile-cap-429", f"--records={path}")
     assert done.returncode == 0, done.stdout
     assert report.line(figures_of("cap-429")) in done.stdout[done.stdout.index("── endpoints of every temper") :]
     found = {(r["scenario"], r["metric"]): r for r in map(json.loads, path.read_text().splitlines())}

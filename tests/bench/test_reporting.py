@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import os
 import subprocess
 import sys
 
@@ -67,7 +68,9 @@ def test_the_summary_refuses_unequal_work(results):
 
 def bench_session(*arguments: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "pytest", "bench/", "--benchmark-only", "-q", "-p", "no:cacheprovider", *arguments]
-    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=120)
+    # Whoever runs the tests in several processes does not run this session so: benchmarks would be off.
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_XDIST")}
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=120, env=environment)
 
 
 def test_a_session_writes_records_and_ends_with_the_summary(tmp_path):
