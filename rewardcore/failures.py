@@ -3,6 +3,7 @@
 RewardcoreError
 ├── ConfigurationError            an argument, a variable or a file is wrong: nothing was sent
 │   └── CacheError                the cache file cannot be used
+├── NotJudged                     rewards were asked for, and some samples have no verdict
 └── Failure                       one sample was not judged; never a number
     ├── Unparsed                  a reply, but no valid score in it
     ├── Refused                   the judge declined
@@ -36,11 +37,12 @@ replied); the retry layer reads only that.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, ClassVar
 
-from .verdict import Status
+from .verdict import Status, Verdict
 
 if TYPE_CHECKING:
     from .reply import Reply
@@ -65,6 +67,21 @@ def needs_extra(extra: str, who: str) -> Iterator[None]:
 
 class CacheError(ConfigurationError):
     """The cache file cannot be used; the message names its path."""
+
+
+class NotJudged(RewardcoreError):
+    """There is no reward, since a failure is no number. `failed` has the verdicts, by their places in the batch."""
+
+    def __init__(self, failed: Mapping[int, Verdict], total: int) -> None:
+        super().__init__(failed, total)
+        self.failed = failed
+        self.total = total
+
+    def __str__(self) -> str:
+        places = [*map(str, list(self.failed)[:8]), *["…"] * (len(self.failed) > 8)]
+        reasons = Counter(verdict.error or verdict.status for verdict in self.failed.values())
+        why = "; ".join(f"{count} × {reason}" for reason, count in reasons.most_common(3))
+        return f"{len(self.failed)} of {self.total} not judged (at {', '.join(places)}), so there are no rewards: {why}"
 
 
 class Failure(RewardcoreError):

@@ -20,15 +20,19 @@ from .model_files import PromptEncoder, check_tokenizer
 
 
 class VerlActorGenerator:
-    """Greedy, as far as the workers let the batch decide. Lengths of replies are the rollout's `response_length`.
+    """Greedy, as far as the workers let the batch decide; with `do_sample`, as the rollout samples. Lengths of replies
+    are the rollout's `response_length`.
 
     Pass `max_prompt_tokens=rollout.prompt_length`: verl cuts longer prompts from the left without failing, and
     what it cuts off is the rubric.
     """
 
-    def __init__(self, worker_group: Any, tokenizer: Any, max_prompt_tokens: int | None = None) -> None:
+    def __init__(
+        self, worker_group: Any, tokenizer: Any, max_prompt_tokens: int | None = None, do_sample: bool = False
+    ) -> None:
         check_tokenizer(tokenizer, "the tokenizer given to VerlActorGenerator")
         self.max_prompt_tokens = max_prompt_tokens
+        self._do_sample = do_sample
         self._worker_group = worker_group
         self._tokenizer = tokenizer
         self._encoder = PromptEncoder(tokenizer)
@@ -64,10 +68,10 @@ class VerlActorGenerator:
             },
             non_tensors={
                 "raw_prompt": raw_prompts,
-                "__do_sample__": numpy.zeros(len(conversations), dtype=bool),  # how an agent loop is told to be greedy
+                "__do_sample__": numpy.full(len(conversations), self._do_sample),  # how an agent loop is told
             },
             meta_info={
-                "do_sample": False,
+                "do_sample": self._do_sample,
                 "eos_token_id": self._tokenizer.eos_token_id,
                 "pad_token_id": self._tokenizer.pad_token_id,
             },

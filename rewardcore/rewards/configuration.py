@@ -55,13 +55,13 @@ def read(kind: type[T], given: T | Mapping[str, Any] | None = None, environment:
 def _converted(value: Any, wanted: Any, name: str) -> Any:
     """Variables are texts, and so is much of what YAML overrides give; a number is never taken for a text."""
     kinds = get_args(wanted) if get_origin(wanted) in (Union, type(int | str)) else (wanted,)
+    text = value.strip() if isinstance(value, str) else ""
+    if bool in kinds and text.lower() in _TRUTH:
+        return _TRUTH[text.lower()]
     if (value is None and type(None) in kinds) or type(value) in kinds or Any in kinds:
         return value
     if float in kinds and type(value) is int:
         return float(value)
-    text = value.strip() if isinstance(value, str) else ""
-    if bool in kinds and text.lower() in _TRUTH:
-        return _TRUTH[text.lower()]
     for number in (int, float):
         if number in kinds and text:
             try:

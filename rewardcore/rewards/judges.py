@@ -1,20 +1,87 @@
 """One judge per process and configuration, however often a trainer imports, pickles or calls us; closed at exit.
 
-A judge outlives a fork by itself, so a trainer's forked workers share nothing but the configuration.
+`JudgeConfig` is what every reward that asks a judge is configured with. Whoever judges keeps a configuration, never a
+judge, and so can be pickled. A judge outlives a fork by itself, so a trainer's forked workers share nothing else.
 """
 
 from __future__ import annotations
 
+import os
+import re
 import threading
-from typing import Any
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
 
+from ..failures import ConfigurationError, NotJudged
 from ..http.endpoint import Endpoint
 from ..judge import Judge, open_judge
 from ..rubrics import QUALITY, Rubric
 from ..rubrics import named as named_rubric
+from ..verdict import Verdict
 
 _judges: dict[object, Judge] = {}
 _opening = threading.Lock()
+#: What can only be meant as the name of a variable, and so may be shown.
+_NAME_OF_A_KEY = re.compile(r"[A-Z][A-Z0-9_]*_(?:KEY|TOKEN)")
+
+
+@dataclass(frozen=True)
+class JudgeConfig:
+    """Where and how a reward's judge is asked. `api_key` is the name of the variable that holds the key, or the key.
+    `api_endpoint=None` is OPENAI_BASE_URL. Both variables are read where the judge is opened, on whatever node.
+
+    `cache` is True for one in memory, or the path of a SQLite file that every process shares.
+    """
+
+    api_key: str = field(default="OPENAI_API_KEY", repr=False)
+    model_name: str = "deepseek-v3"
+    api_endpoint: str | None = None
+    use_async_io: bool = True
+    max_concurrent_requests: int | Literal["auto"] = 10
+    cache: bool | str = True
+    deadline: float = 300.0
+
+    def endpoint(self) -> Endpoint:
+        """Raises a ConfigurationError that names what is missing; nothing is opened."""
+        url, key = (self.api_endpoint or os.environ.get("OPENAI_BASE_URL", "")).strip(), self.api_key
+        if not url:
+            raise ConfigurationError(
+                "the judge needs api_endpoint, such as http://127.0.0.1:8000/v1: set OPENAI_BASE_URL"
+            )
+        url = url.rstrip("/").removesuffix("/chat/completions")
+        if os.environ.get(key, "").strip():
+            return Endpoint(url, self.model_name, api_key_env=key)
+        if _NAME_OF_A_KEY.fullmatch(key) or not key.strip():
+            raise ConfigurationError(f"{key or 'OPENAI_API_KEY'} is not set: it must hold the judge's API key")
+        return Endpoint(url, self.model_name, api_key_env=None, headers={"Authorization": f"Bearer {key}"})
+
+    def judge(self, rubric: Rubric | str) -> Judge:
+        """The judge of this configuration, opened when it is first asked for."""
+        return shared_judge(self.endpoint(), rubric, self._mode, **self._options())
+
+    def release(self, rubric: Rubric | str) -> None:
+        """Close that judge, if it is open, and whoever asks next opens another."""
+        close_shared(self.endpoint(), rubric, self._mode, **self._options())
+
+    @property
+    def _mode(self) -> str:
+        return "asyncio" if self.use_async_io else "sync"
+
+    def _options(self) -> dict[str, Any]:
+        return {
+            "max_concurrent": self.max_concurrent_requests,
+            "cache": self.cache or None,
+            "deadline": self.deadline,
+        }
+
+
+def scores_of(verdicts: Mapping[int, Verdict], total: int) -> dict[int, float]:
+    """The scores by their places in a batch of so many; raises NotJudged where there is none, with all of those."""
+    scores = {place: verdict.score for place, verdict in verdicts.items() if verdict.score is not None}
+    if len(scores) < len(verdicts):
+        raise NotJudged({place: verdicts[place] for place in sorted(verdicts) if place not in scores}, total)
+    return scores
 
 
 def shared_judge(endpoint: Endpoint, rubric: Rubric | str = QUALITY, mode: str = "asyncio", **options: Any) -> Judge:
@@ -23,12 +90,36 @@ def shared_judge(endpoint: Endpoint, rubric: Rubric | str = QUALITY, mode: str =
     A rubric is known by its value where it is a template, and else by itself: make one, and hand over the same.
     """
     rubric = named_rubric(rubric) if isinstance(rubric, str) else rubric
-    key = (repr(endpoint), tuple(sorted((endpoint.headers or {}).items())), _known(rubric), mode, _known(options))
+    key = _key(endpoint, rubric, mode, options)
     with _opening:
         judge = _judges.get(key)
         if judge is None or judge.closed:
             judge = _judges[key] = open_judge(mode, endpoint, rubric=rubric, **options)
         return judge
+
+
+def close_shared(endpoint: Endpoint, rubric: Rubric | str = QUALITY, mode: str = "asyncio", **options: Any) -> None:
+    """For whoever knows that nobody else asks any more. What is not open stays so."""
+    rubric = named_rubric(rubric) if isinstance(rubric, str) else rubric
+    with _opening:
+        judge = _judges.pop(_key(endpoint, rubric, mode, options), None)
+    if judge is not None:
+        judge.close()
+
+
+def _forget_the_parents_lock() -> None:
+    """After a fork: another thread of the parent's may have held it, and is not here to let it go."""
+    global _opening
+    _opening = threading.Lock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget_the_parents_lock)
+
+
+def _key(endpoint: Endpoint, rubric: Rubric, mode: str, options: dict[str, Any]) -> object:
+    headers = tuple(sorted((endpoint.headers or {}).items()))
+    return repr(endpoint), headers, _known(rubric), mode, _known(options)
 
 
 def _known(value: object) -> object:

@@ -16,6 +16,7 @@ class Penalty:
     model: str | None = variable(None, "PENALTY_MODEL")
     limit: int | float | None = None
     names: list[str] = field(default_factory=list)
+    cache: bool | str = True
 
 
 @dataclass(frozen=True)
@@ -53,6 +54,8 @@ def test_what_is_given_counts_before_the_variable_and_that_before_the_default():
         ("limit", "7", 7),
         ("limit", 0.5, 0.5),
         ("names", ["a"], ["a"]),
+        ("cache", "false", False),
+        ("cache", "a.sqlite", "a.sqlite"),
     ],
 )
 def test_texts_become_what_the_field_is_and_nothing_else_does(name, value, kept):

@@ -1,11 +1,13 @@
 """One judge per configuration: asked for a thousand times, from many threads, after a close."""
 
+import subprocess
+import sys
 import threading
 
 import pytest
 
 from rewardcore import ConfigurationError, Endpoint, rubrics
-from rewardcore.rewards.judges import shared_judge
+from rewardcore.rewards.judges import JudgeConfig, close_shared, shared_judge
 
 URL = "http://127.0.0.1:9/v1"
 
@@ -63,6 +65,56 @@ def test_one_that_somebody_closed_is_opened_again(judges):
     first = judges(Endpoint(URL, "judge"), mode="sync")
     first.close()
     assert judges(Endpoint(URL, "judge"), mode="sync") is not first
+
+
+def test_a_child_forked_while_another_thread_opens_one_opens_its_own():
+    code = f"""
+import os
+from rewardcore import Endpoint
+from rewardcore.rewards import judges
+with judges._opening:
+    child = os.fork()
+    if not child:
+        judges.shared_judge(Endpoint({URL!r}, "judge"), mode="sync").close()
+        os._exit(7)
+print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
+    assert done.stdout == "7\n"
+
+
+def test_shutting_down_closes_what_is_open_and_nothing_else(judges):
+    endpoint = Endpoint(URL, "judge")
+    close_shared(endpoint, "quality", "sync", deadline=8.0)
+    mine, other = judges(endpoint, mode="sync", deadline=8.0), judges(endpoint, mode="sync", deadline=9.0)
+    close_shared(endpoint, "quality", "sync", deadline=8.0)
+    assert (mine.closed, other.closed) == (True, False)
+
+
+@pytest.mark.parametrize(
+    ("fields", "variables", "says"),
+    [
+        ({}, {}, "set OPENAI_BASE_URL"),
+        ({"api_endpoint": URL}, {}, "OPENAI_API_KEY is not set"),
+        ({"api_endpoint": URL, "api_key": ""}, {}, "OPENAI_API_KEY is not set"),
+        ({"api_endpoint": URL, "api_key": "TEAM_TOKEN"}, {"OPENAI_API_KEY": "k"}, "TEAM_TOKEN is not set"),
+        ({}, {"OPENAI_BASE_URL": URL, "OPENAI_API_KEY": "k"}, None),
+        ({"api_endpoint": URL + "/chat/completions", "api_key": "EMPTY"}, {}, None),
+        ({"api_endpoint": URL, "api_key": "TEAM_TOKEN"}, {"TEAM_TOKEN": "k"}, None),
+    ],
+)
+def test_a_key_is_a_variable_or_itself_and_what_is_missing_is_named(monkeypatch, fields, variables, says):
+    for name in ("OPENAI_BASE_URL", "OPENAI_API_KEY", "TEAM_TOKEN"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    if says:
+        with pytest.raises(ConfigurationError, match=says):
+            JudgeConfig(**fields).endpoint()
+    else:
+        endpoint = JudgeConfig(**fields).endpoint()
+        assert endpoint.base_url == URL
+        assert endpoint.request_headers()["Authorization"] in ("Bearer k", "Bearer EMPTY")
 
 
 def test_a_wrong_option_is_told_and_nothing_is_kept(judges):

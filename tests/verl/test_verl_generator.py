@@ -82,6 +82,15 @@ def test_workers_find_tokens_and_agent_loops_find_messages(model: Any, tokenizer
         )
 
 
+@pytest.mark.parametrize("do_sample", [False, True])
+def test_a_judge_is_greedy_and_a_solver_may_sample(model: Any, tokenizer: Any, do_sample: bool) -> None:
+    workers = WorkerGroup(model, 1)
+    VerlActorGenerator(workers, tokenizer, do_sample=do_sample).generate(conversations(2))
+    (batch,) = workers.batches
+    assert batch.meta_info["do_sample"] is do_sample
+    assert batch.non_tensor_batch["__do_sample__"].tolist() == [do_sample] * 2
+
+
 def test_the_policy_judges_its_own_samples(model: Any, tokenizer: Any) -> None:
     workers = WorkerGroup(model, 4)
     generator = VerlActorGenerator(workers, tokenizer, max_prompt_tokens=512)

@@ -1,0 +1,126 @@
+"""`LengthPenaltyRewardManager`: task score + judge score × reward_coefficient − length penalty, for verl's batches.
+
+Groups are the rows that share a `uid`; lengths are tokens. The judge is asked of the whole batch at once, and only
+where the task score is above 0. A failed judgement raises `NotJudged`: a tensor has no mask, and any number would
+train. What was judged is in the cache, and is not paid again.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from statistics import median
+from typing import Any
+
+from ..failures import ConfigurationError
+from ..sample import Sample
+from .batch import BatchRow, column_of, reward_tensor, rows_of, scores_in, show
+from .configuration import read
+from .judges import scores_of
+from .length import LengthPenaltyConfig, length_penalty
+from .rules import as_text, finite, task_score
+from .score import compute_score as own_compute_score
+
+
+class LengthPenaltyRewardManager:
+    """Called with a batch: its reward tensor, or with `return_dict` that and the extra info, in batch order.
+
+    `compute_score` is verl's, asked for the task score with verl's keywords; without one, the registered rules are. Any
+    other keyword is a field of `LengthPenaltyConfig`.
+    """
+
+    def __init__(
+        self,
+        tokenizer: Any,
+        num_examine: int = 0,
+        length_penalty_config: LengthPenaltyConfig | Mapping[str, Any] | None = None,
+        *,
+        compute_score: Callable[..., Any] | None = None,
+        reward_fn_key: str = "data_source",
+        **fields: Any,
+    ) -> None:
+        given = length_penalty_config
+        if fields and isinstance(given, LengthPenaltyConfig):
+            raise ConfigurationError(
+                f"{', '.join(fields)} must be given in length_penalty_config, which is there already"
+            )
+        self.tokenizer = tokenizer
+        self.num_examine = num_examine
+        self.compute_score = compute_score
+        self.reward_fn_key = reward_fn_key
+        self.config = read(
+            LengthPenaltyConfig, given if isinstance(given, LengthPenaltyConfig) else {**(given or {}), **fields}
+        )
+        if self.config.enable_openai_reward:
+            self.config.endpoint()  # what is missing is told now, not after the first rollout
+
+    def __call__(self, data: Any, return_dict: bool = False) -> Any:
+        if (scored := scores_in(data)) is not None:
+            return {"reward_tensor": scored[0], "reward_extra_info": scored[1]} if return_dict else scored[0]
+        rows = rows_of(data, self.tokenizer, self.reward_fn_key)
+        tasks = self._task_scores(rows)
+        lengths, medians = [float(row.length) for row in rows], group_medians(rows)
+        penalties = [length_penalty(*both, self.config) for both in zip(lengths, medians, strict=True)]
+        judged = self._judged(rows, tasks)
+        rewards = [task + part - penalty for task, part, penalty in zip(tasks, judged, penalties, strict=True)]
+        extra_info = {
+            "openai_quality_reward": judged,
+            "length_penalty": penalties,
+            "original_score": tasks,
+            "response_length": lengths,
+            "median_length": medians,
+        }
+        show(rows, {"score": rewards, **extra_info}, self.num_examine)
+        tensor = reward_tensor(data, rewards)
+        return {"reward_tensor": tensor, "reward_extra_info": extra_info} if return_dict else tensor
+
+    def shutdown_workers(self) -> None:
+        """Release the judge, with all its connections and its thread; another call would open another."""
+        if self.config.enable_openai_reward:
+            self.config.release(self.config.rubric)
+
+    def _task_scores(self, rows: Sequence[BatchRow]) -> list[float]:
+        if self.compute_score is None:
+            return [task_score(row.data_source, row.response, row.ground_truth, row.extra) for row in rows]
+        if self.compute_score is own_compute_score:  # which asks its monitor about all of them at once
+            return own_compute_score(
+                data_sources=[row.data_source for row in rows],
+                solution_strs=[row.response for row in rows],
+                ground_truths=[row.ground_truth for row in rows],
+                extra_infos=[{"prompt": row.prompt, **row.extra} for row in rows],
+            )
+        return [self._asked(row) for row in rows]
+
+    def _asked(self, row: BatchRow) -> float:
+        assert self.compute_score is not None
+        found = self.compute_score(
+            data_source=row.data_source, solution_str=row.response, ground_truth=row.ground_truth, extra_info=row.extra
+        )
+        return finite(found.get("score") if isinstance(found, Mapping) else found, "compute_score must return")
+
+    def _judged(self, rows: Sequence[BatchRow], tasks: Sequence[float]) -> list[float]:
+        """The judge's part of each reward; 0 where it is not asked."""
+        parts, coefficient = [0.0] * len(rows), self.config.reward_coefficient
+        asked = [place for place, task in enumerate(tasks) if task > 0 and rows[place].length]
+        if not asked or not coefficient or not self.config.enable_openai_reward:
+            return parts
+        samples = [
+            Sample(row.prompt, row.response, as_text(row.ground_truth), row.data_source)
+            for row in (rows[place] for place in asked)
+        ]
+        verdicts = dict(zip(asked, self.config.judge(self.config.rubric).judge(samples), strict=True))
+        for place, score in scores_of(verdicts, len(rows)).items():
+            parts[place] = coefficient * score
+        return parts
+
+
+def group_medians(rows: Sequence[BatchRow]) -> list[float]:
+    """For each row, the median length of the rows that share its uid."""
+    uids = column_of(
+        rows, "uid", "the length penalty compares the responses to one prompt, and this says which those are"
+    )
+    groups: dict[Any, list[int]] = defaultdict(list)
+    for uid, row in zip(uids, rows, strict=True):
+        groups[uid].append(row.length)
+    medians = {uid: float(median(lengths)) for uid, lengths in groups.items()}
+    return [medians[uid] for uid in uids]
