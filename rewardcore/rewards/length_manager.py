@@ -82,13 +82,15 @@ class LengthPenaltyRewardManager:
     def _task_scores(self, rows: Sequence[BatchRow]) -> list[float]:
         if self.compute_score is None:
             return [task_score(row.data_source, row.response, row.ground_truth, row.extra) for row in rows]
-        if self.compute_score is own_compute_score:  # which asks its monitor about all of them at once
-            return own_compute_score(
+        if own_compute_score in (self.compute_score, *getattr(self.compute_score, "args", ())):
+            # Itself, or as verl binds reward_kwargs to it: it asks its monitor about all of them at once.
+            scores: list[float] = self.compute_score(
                 data_sources=[row.data_source for row in rows],
                 solution_strs=[row.response for row in rows],
                 ground_truths=[row.ground_truth for row in rows],
                 extra_infos=[{"prompt": row.prompt, **row.extra} for row in rows],
             )
+            return scores
         return [self._asked(row) for row in rows]
 
     def _asked(self, row: BatchRow) -> float:

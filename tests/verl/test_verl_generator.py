@@ -1,53 +1,15 @@
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
-import torch
-from omegaconf import OmegaConf
-from transformers import AutoModelForCausalLM, AutoTokenizer
-from verl import DataProto
-from verl.workers.rollout.hf_rollout import HFRollout
+from transformers import AutoTokenizer
 
 import rewardcore as rc
 from rewardcore.failures import ConfigurationError
 from rewardcore.local.generator import Conversation
 from rewardcore.local.torch_generator import TorchGenerator
 from rewardcore.local.verl_generator import VerlActorGenerator
-
-
-class WorkerGroup:
-    """Hands each worker its share as verl's dispatch does, and lets verl's own rollout code generate.
-
-    verl 0.9.1 keeps HFRollout as code but leaves it abstract, so its method is borrowed rather than its class.
-    """
-
-    def __init__(self, model: Any, world_size: int) -> None:
-        self.world_size = world_size
-        self.batches: list[DataProto] = []
-        config = OmegaConf.create({"do_sample": True, "temperature": 1.0, "response_length": 48})
-        self._worker = SimpleNamespace(module=model, config=config)
-
-    def generate_sequences(self, data: DataProto) -> DataProto:
-        self.batches.append(data)
-        shares = data.chunk(self.world_size)
-        return DataProto.concat([HFRollout._generate_minibatch(self._worker, share) for share in shares])
-
-
-@pytest.fixture(scope="module")
-def model(tiny_judge: Path) -> Any:
-    return AutoModelForCausalLM.from_pretrained(tiny_judge, dtype=torch.float32).eval()
-
-
-@pytest.fixture(scope="module")
-def tokenizer(tiny_judge: Path) -> Any:
-    return AutoTokenizer.from_pretrained(tiny_judge)
-
-
-@pytest.fixture(autouse=True)
-def in_float32(monkeypatch: pytest.MonkeyPatch) -> None:
-    """verl's rollout casts to bfloat16; without it, texts can be compared exactly."""
-    monkeypatch.setattr(torch, "autocast", lambda **_: torch.no_grad())
+from tests.verl.conftest import WorkerGroup
 
 
 def samples(count: int) -> list[rc.Sample]:
