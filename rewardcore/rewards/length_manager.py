@@ -16,7 +16,7 @@ from ..failures import ConfigurationError
 from ..sample import Sample
 from .batch import BatchRow, column_of, reward_tensor, rows_of, scores_in, show
 from .configuration import read
-from .judges import scores_of
+from .judges import as_rubric, reward_of, scores_of
 from .length import LengthPenaltyConfig, length_penalty
 from .rules import as_text, finite, task_score
 from .score import compute_score as own_compute_score
@@ -110,9 +110,10 @@ class LengthPenaltyRewardManager:
             Sample(row.prompt, row.response, as_text(row.ground_truth), row.data_source)
             for row in (rows[place] for place in asked)
         ]
-        verdicts = dict(zip(asked, self.config.judge(self.config.rubric).judge(samples), strict=True))
+        rubric = as_rubric(self.config.rubric)
+        verdicts = dict(zip(asked, self.config.judge(rubric).judge(samples), strict=True))
         for place, score in scores_of(verdicts, len(rows)).items():
-            parts[place] = coefficient * score
+            parts[place] = coefficient * reward_of(score, rubric)
         return parts
 
 

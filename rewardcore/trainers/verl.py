@@ -14,22 +14,28 @@ from dataclasses import dataclass, fields
 from functools import partial
 from typing import Any, Literal
 
-from verl.experimental.reward_loop.reward_manager.base import RewardManagerBase
-from verl.workers.reward_manager.abstract import AbstractRewardManager
-
 from .. import rewards
-from ..failures import ConfigurationError
+from ..failures import ConfigurationError, needs_extra
 from ..rewards.batch import BatchRow, reward_tensor, rows_of
 from ..rewards.configuration import read
-from ..rewards.judges import JudgeConfig, scores_of
+from ..rewards.judges import JudgeConfig, as_rubric, reward_of, scores_of
 from ..rewards.length import LengthPenaltyConfig
 from ..rewards.rules import as_text, finite
 from ..rewards.score import ascores, read_call, totals
-from ..rubrics import Rubric, named
+from ..rubrics import Rubric
 from ..sample import Sample
 
-__all__ = ["GeneralIORewardManager", "JudgeRewardConfig", "JudgeRewardManager", "LengthPenaltyRewardManager"]
-__all__ += ["compute_score"]
+with needs_extra("verl", "rewardcore.trainers.verl"):
+    from verl.experimental.reward_loop.reward_manager.base import RewardManagerBase
+    from verl.workers.reward_manager.abstract import AbstractRewardManager
+
+__all__ = [
+    "GeneralIORewardManager",
+    "JudgeRewardConfig",
+    "JudgeRewardManager",
+    "LengthPenaltyRewardManager",
+    "compute_score",
+]
 
 
 async def compute_score(**keywords: Any) -> dict[str, float]:
@@ -38,7 +44,9 @@ async def compute_score(**keywords: Any) -> dict[str, float]:
     `reward_kwargs` are fields of `MonitorConfig`. verl shows the task score as `acc`, and a function no prompt: the
     monitor sees `extra_info["prompt"]`, or "question"; under `JudgeRewardManager`, the conversation.
     """
-    rows, _, given = read_call((), keywords)
+    rows, is_one, given = read_call((), keywords)
+    if not is_one:
+        raise ConfigurationError("this function scores one response at a time; pkg://rewardcore.rewards scores many")
     (score,) = found = await ascores(rows, given)
     (total,) = totals(found)
     asked = float(score.verdict is not None)
@@ -86,8 +94,7 @@ class JudgeRewardManager(RewardManagerBase):  # type: ignore[misc]  # verl is no
             raise ConfigurationError(f"{', '.join(of_groups)}: {_NO_GROUPS}")
         self.settings = read(JudgeRewardConfig, given)
         self.settings.endpoint()  # what is missing is told now, not after the first rollout
-        rubric = self.settings.rubric
-        self.rubric: Rubric = named(rubric) if isinstance(rubric, str) else rubric
+        self.rubric = as_rubric(self.settings.rubric)
         self._is_alone = not (config.reward.get("custom_reward_function") or {}).get("path")
         self._routed = {}
         if reward_router_address is not None:
@@ -143,8 +150,7 @@ class JudgeRewardManager(RewardManagerBase):  # type: ignore[misc]  # verl is no
         sample = Sample(row.prompt, row.response, as_text(row.ground_truth), row.data_source, row.extra)
         verdicts = await self.settings.judge(self.rubric).submit([sample]).wait_in_loop()
         score = scores_of(dict(enumerate(verdicts)), 1)[0]
-        is_worse = getattr(self.rubric, "higher_is", "better") == "worse"
-        return self.settings.reward_coefficient * (1.0 - score if is_worse else score)
+        return self.settings.reward_coefficient * reward_of(score, self.rubric)
 
 
 class LengthPenaltyRewardManager(rewards.LengthPenaltyRewardManager, AbstractRewardManager):  # type: ignore[misc]

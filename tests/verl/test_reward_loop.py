@@ -324,6 +324,8 @@ async def test_a_misspelt_field_of_the_function_names_the_nearest(judged_by: Sim
     assert inspect.iscoroutinefunction(compute_score)
     with pytest.raises(rc.ConfigurationError, match="did you mean monitor_cache"):
         await compute_score(data_source="sums", solution_str="4", ground_truth="4", extra_info={}, monitor_cash=True)
+    with pytest.raises(rc.ConfigurationError, match="one response at a time"):
+        await compute_score(data_sources=["sums"], solution_strs=["4"], ground_truths=["4"])
 
 
 async def test_the_function_alone_scores_by_rule_and_says_so() -> None:
