@@ -230,7 +230,7 @@ async def test_of_several_sequences_the_last_is_scored_by_the_lengths_that_verl_
     manager = managed(tokenizer, *MANAGER)
     here = SimpleNamespace(compute_score=SimpleNamespace(remote=manager.run_single))
     worker, _ = agent_loop(manager.config, [here])
-    outputs = [output_of(list(range(9, 29)), [5, 6]), output_of([7, 8], tokenizer.encode(RESPONSES[0]))]
+    outputs = [output_of([9] * 99, [5, 6]), output_of([7, 8], tokenizer.encode(RESPONSES[0]))]
     row = {"raw_prompt": talk(PROMPTS[0]), "data_source": "sums", "reward_model": {"ground_truth": "0"}}
     await worker._compute_score(outputs, row)
     wanted = foretold(rc.rubrics.QUALITY, rc.Sample(talk(PROMPTS[0]), RESPONSES[0], "0"))
@@ -242,6 +242,7 @@ async def test_an_empty_response_is_not_judged_and_gets_no_reward_anywhere(
     tokenizer: Any, judged_by: SimulatedServer, overrides: list[str]
 ) -> None:
     manager = managed(tokenizer, *overrides)
+    manager.compute_score = lambda **_: 1.0
     data = rollout(tokenizer, PROMPTS[:2], [RESPONSES[0], ""])
     full, empty = await scored(manager, data)
     assert (empty["reward_score"], empty["reward_extra_info"]["judged"]) == (0.0, 0.0)
