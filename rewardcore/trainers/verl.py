@@ -41,8 +41,9 @@ __all__ = [
 async def compute_score(**keywords: Any) -> dict[str, float]:
     """`reward.custom_reward_function`: the task score by rule, plus the monitor's part, as `rewards.compute_score`.
 
-    `reward_kwargs` are fields of `MonitorConfig`. verl shows the task score as `acc`, and a function no prompt: the
-    monitor sees `extra_info["prompt"]`, or "question"; under `JudgeRewardManager`, the conversation.
+    `reward_kwargs` are fields of `MonitorConfig`. verl shows a function no prompt: the monitor sees
+    `extra_info["prompt"]`, or "question"; under `JudgeRewardManager`, the conversation. The task score is not called
+    `acc`: where there is an `acc`, and for a bare float verl makes one, its validation counts what failed as 0 there.
     """
     rows, is_one, given = read_call((), keywords)
     if not is_one:
@@ -50,7 +51,7 @@ async def compute_score(**keywords: Any) -> dict[str, float]:
     (score,) = found = await ascores(rows, given)
     (total,) = totals(found)
     asked = float(score.verdict is not None)
-    return {"score": total, "acc": score.task, "monitor_reward": score.monitor or 0.0, "monitored": asked}
+    return {"score": total, "task_score": score.task, "monitor_reward": score.monitor or 0.0, "monitored": asked}
 
 
 @dataclass(frozen=True)
@@ -112,7 +113,7 @@ class JudgeRewardManager(RewardManagerBase):  # type: ignore[misc]  # verl is no
         is_judged = bool(row.length and self.settings.reward_coefficient and (self._is_alone or task > 0))
         judged = await self._judged(row) if is_judged else 0.0
         total = task + judged if row.length else 0.0
-        more = {"task_score": task} if found else {}
+        more = {"function_score": task} if found else {}
         info = {**found, **more, "score": total, "judge_reward": judged, "judged": float(is_judged)}
         return {"reward_score": total, "reward_extra_info": info}
 
@@ -122,7 +123,7 @@ class JudgeRewardManager(RewardManagerBase):  # type: ignore[misc]  # verl is no
         return reward_tensor(data, scores)
 
     async def _found_by_the_function(self, row: BatchRow) -> dict[str, Any]:
-        """What it returned, as verl's own manager would report it."""
+        """What it returned, with the keys that it chose; none is called `acc` on our account, as above."""
         columns = row.columns
         extra = {"prompt": row.prompt, **row.extra, **(columns.get("tool_extra_fields") or {})}
         extra |= {"num_turns": columns.get("__num_turns__"), "rollout_reward_scores": columns.get("reward_scores", {})}
@@ -136,7 +137,7 @@ class JudgeRewardManager(RewardManagerBase):  # type: ignore[misc]  # verl is no
         )
         found = await (function() if inspect.iscoroutinefunction(self.compute_score) else asyncio.to_thread(function))
         if not isinstance(found, Mapping):
-            return {"score": found, "acc": found}
+            return {"score": found}
         if "score" not in found or "reward" in found:
             raise ConfigurationError(
                 f'compute_score must return "score", and never "reward", which verl keeps; it has {sorted(found)}'

@@ -16,6 +16,7 @@ import verl
 from hydra import compose, initialize_config_module
 from verl.experimental.agent_loop.agent_loop import AgentLoopMetrics, AgentLoopOutput
 from verl.experimental.reward_loop import RewardLoopManager
+from verl.trainer.ppo.metric_utils import process_validation_metrics
 from verl.trainer.ppo.reward import load_reward_manager
 
 import rewardcore as rc
@@ -105,15 +106,24 @@ def test_a_batch_is_scored_in_verls_own_workers(loop: SimpleNamespace, tokenizer
     rewards = [loop.wanted[place] for place in places]
     assert at_the_last_token(found.batch["rm_scores"], data) == pytest.approx(rewards)
     keys = found.meta_info["reward_extra_keys"]
-    assert keys == ["score", "acc", "monitor_reward", "monitored"] + (
-        ["task_score", "judge_reward", "judged"] if loop.kind == "both" else []
+    assert keys == ["score", "task_score", "monitor_reward", "monitored"] + (
+        ["function_score", "judge_reward", "judged"] if loop.kind == "both" else []
     )
     info = {key: found.non_tensor_batch[key].tolist() for key in keys}
     assert info["score"] == pytest.approx(rewards)
-    assert info["acc"] == [float(IS_RIGHT[place]) for place in places]
+    assert info["task_score"] == [float(IS_RIGHT[place]) for place in places]
     assert all(type(value) is float and math.isfinite(value) for values in info.values() for value in values)
     with pytest.raises(NotJudged, match="1 of 1 not judged"):
         loop.manager.compute_rm_score(rollout(tokenizer))
+    # In a validation, verl knows that there should have been four to each prompt.
+    uids = [UIDS[place] for place in places]
+    figures = process_validation_metrics(
+        ["sums"] * len(places),
+        uids,
+        {"reward": rewards, **info},
+        expected_acc_counts={("sums", uid): 4 for uid in UIDS},
+    )
+    assert set(figures["sums"]) == {"reward", *keys}  # an `acc` would be there with a 0 for each that was not judged
 
 
 async def test_a_failed_judgement_costs_its_own_trajectory_and_no_other(
@@ -272,10 +282,10 @@ async def test_a_function_of_the_users_own_goes_beside_the_judge(
     score = foretold(rc.rubrics.QUALITY, rc.Sample(talk(PROMPTS[0]), RESPONSES[0], TRUTHS[0]))
     assert score
     task = 0.25 if judged else -1.0
-    own = {"acc": 0.25} if judged else {"pred": "many"}
+    own = {} if judged else {"pred": "many"}
     assert found["reward_score"] == pytest.approx(task + 2 * score * judged)
     assert found["reward_extra_info"] == {
-        "score": found["reward_score"], **own, "task_score": task, "judge_reward": pytest.approx(2 * score * judged),
+        "score": found["reward_score"], **own, "function_score": task, "judge_reward": pytest.approx(2 * score * judged),
         "judged": float(judged),
     }  # fmt: skip
 
@@ -331,4 +341,4 @@ async def test_a_misspelt_field_of_the_function_names_the_nearest(judged_by: Sim
 
 async def test_the_function_alone_scores_by_rule_and_says_so() -> None:
     found = await compute_score(data_source="sums", solution_str="4", ground_truth="4", extra_info=None)
-    assert found == {"score": 1.0, "acc": 1.0, "monitor_reward": 0.0, "monitored": 0.0}
+    assert found == {"score": 1.0, "task_score": 1.0, "monitor_reward": 0.0, "monitored": 0.0}
