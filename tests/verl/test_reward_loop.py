@@ -285,9 +285,12 @@ async def test_a_function_of_the_users_own_goes_beside_the_judge(
     own = {} if judged else {"pred": "many"}
     assert found["reward_score"] == pytest.approx(task + 2 * score * judged)
     assert found["reward_extra_info"] == {
-        "score": found["reward_score"], **own, "function_score": task, "judge_reward": pytest.approx(2 * score * judged),
+        "score": found["reward_score"],
+        **own,
+        "function_score": task,
+        "judge_reward": pytest.approx(2 * score * judged),
         "judged": float(judged),
-    }  # fmt: skip
+    }
 
 
 @pytest.mark.parametrize(
