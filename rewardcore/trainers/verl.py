@@ -1,8 +1,8 @@
 """verl: an asynchronous reward function, a manager for its reward loop, and the two managers for whole batches.
 
-All of them are in `pkg://rewardcore.trainers.verl`. A failed judgement raises `NotJudged`: in the reward loop that
-costs one trajectory, which verl leaves out or replaces; a batch has no mask, so there it costs the batch, and what was
-judged is in the cache. The loop hands each trajectory to a process drawn at random, which knows nothing of its group.
+All of them are in `pkg://rewardcore.trainers.verl`. A failed judgement raises `NotJudged`: in the reward loop verl then
+leaves out the trajectory, or replaces its group; a batch has no mask, so there it costs the batch, and what was judged
+is in the cache. The loop hands each trajectory to a process drawn at random, which knows nothing of its group.
 """
 
 from __future__ import annotations
