@@ -12,13 +12,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..failures import ConfigurationError, needs_extra
+from ..sample import Conversation
 
 
 @dataclass(frozen=True, slots=True)
 class BatchRow:
-    """One response of a batch; `length` is in tokens."""
+    """One response of a batch; `length` is in tokens. The prompt is the conversation where the trainer kept it."""
 
-    prompt: str
+    prompt: str | Conversation
     response: str
     length: int
     columns: Mapping[str, Any]
@@ -39,17 +40,13 @@ def rows_of(data: Any, tokenizer: Any, data_source_key: str = "data_source") -> 
     prompt_masks, response_masks = _masks(data)
     columns, rows = data.non_tensor_batch, []
     for place in range(len(responses)):
-        prompt, response = prompts[place][prompt_masks[place]], responses[place][response_masks[place]]
         own = {name: column[place] for name, column in columns.items()}
-        rows.append(
-            BatchRow(
-                tokenizer.decode(prompt, skip_special_tokens=True),
-                tokenizer.decode(response, skip_special_tokens=True),
-                len(response),
-                own,
-                str(own.get(data_source_key) or ""),
-            )
-        )
+        prompt = own.get("raw_prompt")
+        if prompt is None:
+            prompt = tokenizer.decode(prompts[place][prompt_masks[place]], skip_special_tokens=True)
+        response = responses[place][response_masks[place]]
+        text = tokenizer.decode(response, skip_special_tokens=True)
+        rows.append(BatchRow(prompt, text, len(response), own, str(own.get(data_source_key) or "")))
     return rows
 
 
@@ -93,7 +90,18 @@ def show(rows: Sequence[BatchRow], columns: Mapping[str, Sequence[float]], count
 
 
 def _masks(data: Any) -> tuple[Any, Any]:
-    """Which tokens of the prompts and of the responses are not padding."""
+    """Which tokens of the prompts and of the responses are not padding.
+
+    Where verl tells the lengths, it has padded prompts, responses and masks of one trajectory's sequences on the right,
+    each by themselves: the mask lies across both then, and says nothing of either.
+    """
+    if "response_len" in data.non_tensor_batch:
+        return _first(data, "prompts", "prompt_len"), _first(data, "responses", "response_len")
     mask = data.batch["attention_mask"].bool()
     prompt_length = mask.shape[-1] - data.batch["responses"].shape[-1]
     return mask[:, :prompt_length], mask[:, prompt_length:]
+
+
+def _first(data: Any, name: str, lengths: str) -> Any:
+    tokens, counts = data.batch[name], [int(count) for count in data.non_tensor_batch[lengths]]
+    return tokens.new_tensor(range(tokens.shape[-1])) < tokens.new_tensor(counts).unsqueeze(-1)

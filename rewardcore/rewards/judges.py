@@ -84,12 +84,22 @@ def scores_of(verdicts: Mapping[int, Verdict], total: int) -> dict[int, float]:
     return scores
 
 
+def as_rubric(given: Rubric | str) -> Rubric:
+    """A rubric, as a configuration may name it."""
+    return named_rubric(given) if isinstance(given, str) else given
+
+
+def reward_of(score: float, rubric: Rubric) -> float:
+    """A reward rises with what is wanted: 1 − score under a rubric whose `higher_is` is "worse"."""
+    return 1.0 - score if getattr(rubric, "higher_is", "better") == "worse" else score
+
+
 def shared_judge(endpoint: Endpoint, rubric: Rubric | str = QUALITY, mode: str = "asyncio", **options: Any) -> Judge:
     """The judge of this configuration, opened when it is first asked for. It is everybody's: nobody closes it.
 
     A rubric is known by its value where it is a template, and else by itself: make one, and hand over the same.
     """
-    rubric = named_rubric(rubric) if isinstance(rubric, str) else rubric
+    rubric = as_rubric(rubric)
     key = _key(endpoint, rubric, mode, options)
     with _opening:
         judge = _judges.get(key)
@@ -100,7 +110,7 @@ def shared_judge(endpoint: Endpoint, rubric: Rubric | str = QUALITY, mode: str =
 
 def close_shared(endpoint: Endpoint, rubric: Rubric | str = QUALITY, mode: str = "asyncio", **options: Any) -> None:
     """For whoever knows that nobody else asks any more. What is not open stays so."""
-    rubric = named_rubric(rubric) if isinstance(rubric, str) else rubric
+    rubric = as_rubric(rubric)
     with _opening:
         judge = _judges.pop(_key(endpoint, rubric, mode, options), None)
     if judge is not None:

@@ -16,7 +16,7 @@ from ..failures import ConfigurationError
 from ..sample import Sample
 from .batch import BatchRow, column_of, reward_tensor, rows_of, scores_in, show
 from .configuration import read
-from .judges import scores_of
+from .judges import as_rubric, reward_of, scores_of
 from .length import LengthPenaltyConfig, length_penalty
 from .rules import as_text, finite, task_score
 from .score import compute_score as own_compute_score
@@ -82,13 +82,15 @@ class LengthPenaltyRewardManager:
     def _task_scores(self, rows: Sequence[BatchRow]) -> list[float]:
         if self.compute_score is None:
             return [task_score(row.data_source, row.response, row.ground_truth, row.extra) for row in rows]
-        if self.compute_score is own_compute_score:  # which asks its monitor about all of them at once
-            return own_compute_score(
+        if own_compute_score in (self.compute_score, *getattr(self.compute_score, "args", ())):
+            # Itself, or as verl binds reward_kwargs to it: it asks its monitor about all of them at once.
+            scores: list[float] = self.compute_score(
                 data_sources=[row.data_source for row in rows],
                 solution_strs=[row.response for row in rows],
                 ground_truths=[row.ground_truth for row in rows],
                 extra_infos=[{"prompt": row.prompt, **row.extra} for row in rows],
             )
+            return scores
         return [self._asked(row) for row in rows]
 
     def _asked(self, row: BatchRow) -> float:
@@ -108,9 +110,10 @@ class LengthPenaltyRewardManager:
             Sample(row.prompt, row.response, as_text(row.ground_truth), row.data_source)
             for row in (rows[place] for place in asked)
         ]
-        verdicts = dict(zip(asked, self.config.judge(self.config.rubric).judge(samples), strict=True))
+        rubric = as_rubric(self.config.rubric)
+        verdicts = dict(zip(asked, self.config.judge(rubric).judge(samples), strict=True))
         for place, score in scores_of(verdicts, len(rows)).items():
-            parts[place] = coefficient * score
+            parts[place] = coefficient * reward_of(score, rubric)
         return parts
 
 

@@ -24,7 +24,7 @@ from ..failures import ConfigurationError
 from ..http.endpoint import Endpoint
 from ..judge import Judge
 from ..notices import log
-from ..rewards.judges import shared_judge
+from ..rewards.judges import reward_of, shared_judge
 from ..rubrics import QUALITY, Rubric, named
 from ..sample import Sample
 from ..stats import percentile
@@ -178,8 +178,7 @@ class RewardFunction:
         judges = [isinstance(rule, RewardFunction) for rule in self.beside]
         if verdict.score is None or any(value is None for value in compress(added, judges)):
             return None
-        is_worse = getattr(self.rubric, "higher_is", "better") == "worse"
-        return (1.0 - verdict.score if is_worse else verdict.score) + sum(value or 0.0 for value in added)
+        return reward_of(verdict.score, self.rubric) + sum(value or 0.0 for value in added)
 
     def _log(
         self, verdicts: Sequence[Verdict], added: Sequence[Sequence[float | None]], given: Mapping[str, Any]

@@ -1,11 +1,13 @@
 """What `rewardcore.rewards` gives."""
 
+import importlib
 import inspect
+import sys
 import types
 
 import pytest
 
-from rewardcore import rewards
+from rewardcore import ConfigurationError, rewards
 
 
 def test_the_exported_names_are_complete_and_sorted():
@@ -18,3 +20,10 @@ def test_every_public_name_says_what_it_is(name):
     value = getattr(rewards, name)
     assert inspect.getdoc(value)
     assert not value.__doc__.startswith(f"{name}(")
+
+
+def test_where_verl_is_not_there_the_extra_is_named(monkeypatch):
+    monkeypatch.setitem(sys.modules, "verl", None)
+    monkeypatch.delitem(sys.modules, "rewardcore.trainers.verl", raising=False)
+    with pytest.raises(ConfigurationError, match=r"pip install 'rewardcore\[verl\]'"):
+        importlib.import_module("rewardcore.trainers.verl")

@@ -144,6 +144,15 @@ def test_nothing_is_judged_in_vain(
     assert script.requests == 0
 
 
+@pytest.mark.parametrize(("said", "reward"), [("judge:true", 1.0), ("judge:false", 2.0)])
+def test_under_a_rubric_that_scores_what_is_worse_high_the_reward_still_rises_with_what_is_wanted(
+    tokenizer: WordTokenizer, server: HostileServer, judged: dict[str, Any], said: str, reward: float
+) -> None:
+    script = server.script(obliging())
+    data = answers(tokenizer, [5], ["a"], f"[[{script.marker}]]", said)
+    assert last_tokens(LengthPenaltyRewardManager(tokenizer, **judged, rubric="monitor")(data), [5]) == [reward]
+
+
 def test_a_failed_judgement_is_never_a_number(
     tokenizer: WordTokenizer, server: HostileServer, judged: dict[str, Any]
 ) -> None:
