@@ -1,28 +1,14 @@
-<<<<<<< HEAD
-from pathlib import Path
-from typing import Any
-
-import pytest
-import torch
-from transformers import AutoModelForCausalLM, AutoTokenizer
-
-
-@pytest.fixture(scope="module")
-=======
 """A worker group around the tiny model, batches of verl's own type, and the simulated judge, its scores foretold."""
 
 from collections.abc import Iterator
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import numpy
 import pytest
 import torch
-from omegaconf import OmegaConf
 from transformers import AutoModelForCausalLM, AutoTokenizer
 from verl import DataProto
-from verl.workers.rollout.hf_rollout import HFRollout
 
 import rewardcore as rc
 from bench.latency import Profile
@@ -32,35 +18,12 @@ from rewardcore.rewards import judges
 from tests.rewards.verl_batch import batch_of
 
 
-class WorkerGroup:
-    """Hands each worker its share as verl's dispatch does, and lets verl's own rollout code generate.
-
-    verl 0.9.1 keeps HFRollout as code but leaves it abstract, so its method is borrowed rather than its class.
-    """
-
-    def __init__(self, model: Any, world_size: int) -> None:
-        self.world_size = world_size
-        self.batches: list[DataProto] = []
-        config = OmegaConf.create({"do_sample": True, "temperature": 1.0, "response_length": 48})
-        self._worker = SimpleNamespace(module=model, config=config)
-
-    def generate_sequences(self, data: DataProto) -> DataProto:
-        self.batches.append(data)
-        shares = data.chunk(self.world_size)
-        return DataProto.concat([HFRollout._generate_minibatch(self._worker, share) for share in shares])
-
-
 @pytest.fixture(scope="session")
->>>>>>> 17a5d340622676c7c36f50406c9a357d8ef93de8
 def model(tiny_judge: Path) -> Any:
     return AutoModelForCausalLM.from_pretrained(tiny_judge, dtype=torch.float32).eval()
 
 
-<<<<<<< HEAD
-@pytest.fixture(scope="module")
-=======
 @pytest.fixture(scope="session")
->>>>>>> 17a5d340622676c7c36f50406c9a357d8ef93de8
 def tokenizer(tiny_judge: Path) -> Any:
     return AutoTokenizer.from_pretrained(tiny_judge)
 
@@ -69,8 +32,6 @@ def tokenizer(tiny_judge: Path) -> Any:
 def in_float32(monkeypatch: pytest.MonkeyPatch) -> None:
     """verl's rollout casts to bfloat16; without it, texts can be compared exactly."""
     monkeypatch.setattr(torch, "autocast", lambda **_: torch.no_grad())
-<<<<<<< HEAD
-=======
 
 
 @pytest.fixture(scope="session")
@@ -167,4 +128,3 @@ def at_the_last_token(tensor: torch.Tensor, data: DataProto) -> list[float]:
     found = [float(row[length - 1]) if length else 0.0 for row, length in zip(tensor, lengths, strict=True)]
     assert tensor.count_nonzero() == sum(reward != 0.0 for reward in found)
     return found
->>>>>>> 17a5d340622676c7c36f50406c9a357d8ef93de8

@@ -19,12 +19,12 @@ from tests.verl.conftest import (
     PROMPTS,
     RESPONSES,
     TRUTHS,
-    WorkerGroup,
     at_the_last_token,
     foretold,
     rollout,
     talk,
 )
+from tests.verl.worker_group import WorkerGroup
 
 IS_RIGHT = [place % 4 < 3 for place in range(24)]
 ENDPOINT = {"model_name": "judge", "max_concurrent_requests": 60}

@@ -9,11 +9,7 @@ from rewardcore.failures import ConfigurationError
 from rewardcore.local.generator import Conversation
 from rewardcore.local.torch_generator import TorchGenerator
 from rewardcore.local.verl_generator import VerlActorGenerator
-<<<<<<< HEAD
 from tests.verl.worker_group import WorkerGroup
-=======
-from tests.verl.conftest import WorkerGroup
->>>>>>> 17a5d340622676c7c36f50406c9a357d8ef93de8
 
 
 def samples(count: int) -> list[rc.Sample]:
