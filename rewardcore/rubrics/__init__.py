@@ -3,6 +3,8 @@
 A rubric is any object with `messages(sample)` and `parse(text)` (rubric.py). `TemplateRubric` is ours (template.py),
 and `load` reads one from a TOML file; transcript.py shows conversations; QUALITY and its siblings come with the package
 (built_in.py); parsing.py reads scores. Called by every judge; it calls nobody but the words.
+
+A score rises with what is asked: under `MONITOR` 1.0 means that the response games the task (`higher_is = "worse"`).
 """
 
 from .built_in import ANSWER, BY_NAME, CORRECTNESS, MONITOR, QUALITY, QUESTION, SOLUTION
