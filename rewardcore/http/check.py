@@ -10,7 +10,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
-import httpx
 import orjson
 
 from ..failures import Denied, Failure, Stalled
@@ -21,12 +20,10 @@ from .drivers.loop_thread import LoopThread
 from .reading import ReplyReader
 from .request import RequestBuilder
 from .settings import Settings
-from .transports.httpx_client import ERRORS, Exchange
+from .transports.httpx_client import AsyncHttpx, Response
 
 _SAMPLE = Sample("What is 6 × 7?", "6 × 7 = 42", ground_truth="42")
 _LISTED = 8
-
-Response = tuple[int, Mapping[str, str], bytes]
 
 
 class Finding(NamedTuple):
@@ -64,47 +61,40 @@ def check(settings: Settings, seconds: float) -> Check:
 
 
 async def _ask(settings: Settings, seconds: float) -> list[Finding]:
-    endpoint, now, exchange = settings.endpoint, settings.clock.now, Exchange(settings.endpoint)
-    async with httpx.AsyncClient(verify=endpoint.ssl_context(), trust_env=False) as client:
+    client = AsyncHttpx(settings.endpoint)
+    try:
+        return await _findings(settings, client, seconds)
+    finally:
+        await client.close()
 
-        async def fetch(request: httpx.Request) -> Response:
-            try:
-                async with asyncio.timeout(seconds):
-                    response = await client.send(request, stream=True)
-                    try:
-                        gathered = exchange.gatherer(response)
-                        async for chunk in response.stream:  # type: ignore[union-attr]
-                            gathered.feed(chunk)
-                        return response.status_code, response.headers, gathered.finish()
-                    finally:
-                        await response.aclose()
-            except TimeoutError:
-                raise Stalled(f"{endpoint.host} gave no whole answer within {seconds:g} s") from None
-            except ERRORS as error:
-                raise exchange.failure(error) from None
 
+async def _findings(settings: Settings, client: AsyncHttpx, seconds: float) -> list[Finding]:
+    endpoint, now = settings.endpoint, settings.clock.now
+
+    async def fetch(body: bytes | None, path: str = "") -> Response:
         try:
-            began = now()
-            status, headers, body = await fetch(exchange.request(None, "/models"))
-        except Failure as failure:
-            return [Finding("reachable", False, str(failure))]
-        found = [Finding("reachable", True, f"{endpoint.host} answered after {1000 * (now() - began):.0f} ms")]
-        model = _model(endpoint.model, status, body)
+            async with asyncio.timeout(seconds):
+                return await client.fetch(body, path)
+        except TimeoutError:
+            raise Stalled(f"{endpoint.host} gave no whole answer within {seconds:g} s") from None
+
+    try:
         began = now()
-        try:
-            request = RequestBuilder(endpoint, settings.rubric).build(_SAMPLE)
-            status, headers, body = await fetch(exchange.request(request.body))
-            reply = ReplyReader(endpoint).read(status, headers, body)
-            answer = grade(settings.rubric, reply, *[_SAMPLE] * reads_sample(settings.rubric))
-        except Failure as failure:
-            answer = Answer(failure=failure)
-        return [
-            *found,
-            _key(answer, endpoint.api_key() is not None),
-            model,
-            _judged(answer, now() - began),
-            _quota(headers),
-        ]
+        status, headers, body = await fetch(None, "/models")
+    except Failure as failure:
+        return [Finding("reachable", False, str(failure))]
+    reachable = Finding("reachable", True, f"{endpoint.host} answered after {1000 * (now() - began):.0f} ms")
+    model = _model(endpoint.model, status, body)
+    began = now()
+    try:
+        request = RequestBuilder(endpoint, settings.rubric).build(_SAMPLE)
+        status, headers, body = await fetch(request.body)
+        reply = ReplyReader(endpoint).read(status, headers, body)
+        answer = grade(settings.rubric, reply, *[_SAMPLE] * reads_sample(settings.rubric))
+    except Failure as failure:
+        answer = Answer(failure=failure)
+    key = _key(answer, endpoint.api_key() is not None)
+    return [reachable, key, model, _judged(answer, now() - began), _quota(headers)]
 
 
 def _model(model: str, status: int, body: bytes) -> Finding:

@@ -25,11 +25,10 @@ from typing import Any, Literal, NamedTuple, overload
 
 from ..failures import ConfigurationError
 from ..rubrics import Rubric
-from ..rubrics import named as named_rubric
 from ..sample import Sample
 from ..verdict import Verdict
 from .configuration import read, variable
-from .judges import JudgeConfig, scores_of
+from .judges import JudgeConfig, as_rubric, scores_of
 from .rules import as_text, finite, task_score
 
 _TRUTH = {"true": True, "false": False, "1": True, "0": False}
@@ -244,8 +243,7 @@ def _sample(row: Row) -> Sample:
 
 
 def _monitor(config: MonitorConfig) -> Rubric:
-    given = config.monitor_rubric
-    rubric: Rubric = named_rubric(given) if isinstance(given, str) else given
+    rubric = as_rubric(config.monitor_rubric)
     if config.monitor_truth_key is None and getattr(rubric, "higher_is", "worse") != "worse":
         raise ConfigurationError(
             "MONITOR_RUBRIC scores what is good high, so MONITOR_CORRECT_REWARD would go to good responses: give one"

@@ -24,8 +24,8 @@ from ..failures import ConfigurationError
 from ..http.endpoint import Endpoint
 from ..judge import Judge
 from ..notices import log
-from ..rewards.judges import reward_of, shared_judge
-from ..rubrics import QUALITY, Rubric, named
+from ..rewards.judges import as_rubric, reward_of, shared_judge
+from ..rubrics import QUALITY, Rubric
 from ..sample import Sample
 from ..stats import percentile
 from ..verdict import Status, Verdict
@@ -65,7 +65,7 @@ def reward_function(
     - `mode` and `options` are `open_judge`'s, checked now. Each process of the trainer opens a judge of its own, so
       `max_concurrent` is for each of them.
     """
-    rubric = named(rubric) if isinstance(rubric, str) else rubric
+    rubric = as_rubric(rubric)
     if not isinstance(endpoint, Endpoint):
         raise ConfigurationError(f"endpoint must be a rewardcore.Endpoint, not {type(endpoint).__name__}")
     if isinstance(extra, str):

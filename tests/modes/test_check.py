@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import re
 import socket
 import subprocess
@@ -157,3 +158,10 @@ def test_the_command_finds_the_simulated_judge_fit() -> None:
         code, out, errors = command(server.base_url, "--model", "simulated-judge")
     assert (code, errors) == (0, "")
     assert [line.split()[1] for line in out.splitlines()] == ["ok", "ok", "-", "ok", "-"]
+
+
+def test_a_check_leaves_no_filter_on_the_clients_loggers(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", KEY)
+    before = list(logging.getLogger("httpx").filters)
+    assert found().ok
+    assert logging.getLogger("httpx").filters == before

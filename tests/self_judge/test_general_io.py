@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -12,19 +11,8 @@ import torch
 from rewardcore import ConfigurationError
 from rewardcore.local.generator import Conversation
 from rewardcore.rewards import GeneralIORewardManager, NotJudged
-from tests.rewards.judge_server import HostileServer, judge_server, obliging
+from tests.rewards.judge_server import HostileServer, obliging
 from tests.rewards.verl_batch import Batch, WordTokenizer, batch_of
-
-
-@pytest.fixture(scope="module")
-def server() -> Iterator[HostileServer]:
-    with judge_server() as server:
-        yield server
-
-
-@pytest.fixture
-def tokenizer() -> WordTokenizer:
-    return WordTokenizer()
 
 
 class Actor:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pickle
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -12,21 +11,10 @@ import torch
 from rewardcore import ConfigurationError
 from rewardcore.rewards import LengthPenaltyConfig, LengthPenaltyRewardManager, NotJudged, compute_score, judges
 from tests.modes.leftovers import threads
-from tests.rewards.judge_server import HostileServer, judge_server, obliging
+from tests.rewards.judge_server import HostileServer, obliging
 from tests.rewards.verl_batch import Batch, WordTokenizer, batch_of
 
 KEYS = ["openai_quality_reward", "length_penalty", "original_score", "response_length", "median_length"]
-
-
-@pytest.fixture(scope="module")
-def server() -> Iterator[HostileServer]:
-    with judge_server() as server:
-        yield server
-
-
-@pytest.fixture
-def tokenizer() -> WordTokenizer:
-    return WordTokenizer()
 
 
 @pytest.fixture

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import encodings.idna  # noqa: F401  # these two would come with the first request, when a fork may come in between
 import ssl
+from collections.abc import Mapping
 
 import anyio._backends._asyncio  # noqa: F401
 import httpx
@@ -20,10 +21,14 @@ from . import CONNECT_SECONDS, cause_of, no_such_host
 
 #: Who logs what an endpoint sent.
 _LOGGERS = ("httpx", "httpcore.connection", "httpcore.http11")
-ERRORS = (httpx.HTTPError, httpx.InvalidURL, UnicodeError)
+_ERRORS = (httpx.HTTPError, httpx.InvalidURL, UnicodeError)
 
 
-class Exchange:
+#: A status, headers and a whole body.
+Response = tuple[int, Mapping[str, str], bytes]
+
+
+class _Exchange:
     """What the two clients share: the request, and how its response is read."""
 
     def __init__(self, endpoint: Endpoint) -> None:
@@ -36,7 +41,6 @@ class Exchange:
         self._mask.watch_logs(*_LOGGERS)
 
     def request(self, body: bytes | None, path: str = "") -> httpx.Request:
-        """A completion; without a body, whatever is at that path."""
         time = {"connect": CONNECT_SECONDS}
         method, url = ("POST", self._url) if body is not None else ("GET", httpx.URL(self._endpoint.base_url + path))
         return httpx.Request(method, url, headers=self._headers, content=body, extensions={"timeout": time})
@@ -44,8 +48,8 @@ class Exchange:
     def gatherer(self, response: httpx.Response) -> Body:
         return Body(response.headers.get("content-encoding", ""))
 
-    def read(self, response: httpx.Response, gathered: Body) -> Reply:
-        return self._reader.read(response.status_code, response.headers, gathered.finish())
+    def read(self, status: int, headers: Mapping[str, str], body: bytes) -> Reply:
+        return self._reader.read(status, headers, body)
 
     def failure(self, error: Exception) -> Failure:
         where, what = self._endpoint.host, f"{type(error).__name__}: {error}"
@@ -71,21 +75,25 @@ class AsyncHttpx:
     """As many connections as there are requests in flight."""
 
     def __init__(self, endpoint: Endpoint) -> None:
-        self._exchange = Exchange(endpoint)
+        self._exchange = _Exchange(endpoint)
         limits = httpx.Limits(max_connections=None, max_keepalive_connections=None)
         self._client = httpx.AsyncClient(verify=endpoint.ssl_context(), trust_env=False, limits=limits)
 
     async def send(self, body: bytes) -> Reply:
+        return self._exchange.read(*await self.fetch(body))
+
+    async def fetch(self, body: bytes | None, path: str = "") -> Response:
+        """What came, unread: of a completion, or without a body of whatever is at that path."""
         try:
-            response = await self._client.send(self._exchange.request(body), stream=True)
+            response = await self._client.send(self._exchange.request(body, path), stream=True)
             try:
                 gathered = self._exchange.gatherer(response)
                 async for chunk in response.stream:  # type: ignore[union-attr]
                     gathered.feed(chunk)
-                return self._exchange.read(response, gathered)
+                return response.status_code, response.headers, gathered.finish()
             finally:
                 await response.aclose()
-        except ERRORS as error:
+        except _ERRORS as error:
             raise self._exchange.failure(error) from None
 
     async def close(self) -> None:
@@ -97,7 +105,7 @@ class BlockingHttpx:
     """One connection, for one request at a time."""
 
     def __init__(self, endpoint: Endpoint) -> None:
-        self._exchange = Exchange(endpoint)
+        self._exchange = _Exchange(endpoint)
         self._client = httpx.Client(verify=endpoint.ssl_context(), trust_env=False)
 
     def send(self, body: bytes) -> Reply:
@@ -107,8 +115,8 @@ class BlockingHttpx:
                 gathered = self._exchange.gatherer(response)
                 for chunk in response.stream:  # type: ignore[union-attr]
                     gathered.feed(chunk)
-                return self._exchange.read(response, gathered)
+                return self._exchange.read(response.status_code, response.headers, gathered.finish())
             finally:
                 response.close()
-        except ERRORS as error:
+        except _ERRORS as error:
             raise self._exchange.failure(error) from None
