@@ -120,8 +120,11 @@ class Engine:
             oldest = next(iter(self._late))
             if self._late[oldest] <= now:
                 return self._give_up(oldest)
-        if now >= self._look_at and (stalled := self._stalled(now)) is not None:
-            return self._ask_again(stalled, now)
+        if now >= self._look_at:
+            self._look_at = now + _LOOK_SECONDS
+            when, stalled = self._next_stall()
+            if stalled is not None and when <= now:
+                return self._ask_again(stalled, now)
         ready = self._due(now)
         if self._asides:
             return self._asides.popleft()
@@ -255,19 +258,17 @@ class Engine:
                 doing = f"it has never answered, and is asked for {self.startup_timeout:g} s (startup_timeout)"
             log.warning("%s", self.mask(f"{told}; {doing}"))
 
-    def _stalled(self, now: float) -> Flight | None:
-        """The earliest that has been in the air for too long; those that stalled before have longer."""
-        self._look_at = now + _LOOK_SECONDS
+    def _next_stall(self) -> tuple[float, Flight | None]:
+        """Who will have been in the air for too long first, and when: those that stalled before have longer."""
+        first: tuple[float, Flight | None] = math.inf, None
         for flight in self._air:
-            if now >= self._stalls_at(flight):
-                return flight
+            overtaken_by = self.pace.last_good - flight.number - self.stats.in_flight
+            when = flight.sent_at + self.patience.seconds(overtaken_by, flight.stalls)
+            if when < first[0]:
+                first = when, flight
             if not flight.stalls:
-                return None
-        return None
-
-    def _stalls_at(self, flight: Flight) -> float:
-        overtaken_by = self.pace.last_good - flight.number - self.stats.in_flight
-        return flight.sent_at + self.patience.seconds(overtaken_by, flight.stalls)
+                break
+        return first
 
     def _ask_again(self, flight: Flight, now: float) -> GiveUp:
         seconds = now - flight.sent_at
@@ -284,10 +285,8 @@ class Engine:
 
     def _until_something(self, now: float, when: float) -> float:
         late = next(iter(self._late.values())) if self._late else math.inf
-        stall = math.inf
-        if self._air:
-            stall = self._stalls_at(next(iter(self._air)))
-            self._look_at = min(self._look_at, stall)
+        stall, _ = self._next_stall()
+        self._look_at = min(self._look_at, stall)
         return max(0.0, min(when, late, stall, self._deadlines.next()) - now)
 
     def _depart(self, flight: Flight, now: float) -> Flight:

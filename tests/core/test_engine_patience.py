@@ -82,6 +82,26 @@ def test_a_request_timeout_counts_for_each_attempt_and_the_deadline_for_all():
     assert desk.now == 7.0
 
 
+def test_one_that_stalled_before_and_may_take_longer_hides_no_other():
+    desk = a_desk()
+    desk.call(*range(8))
+    for flight in desk.flights():
+        desk.reply(flight)
+    desk.call("slow")
+    first = desk.flight()
+    desk.now = 5.0
+    assert desk.given_up() is first
+    desk.engine.gone(first)
+    again = desk.flight()  # has ten seconds
+    desk.now = 6.0
+    desk.call("other")
+    other = desk.flight()  # has five
+    assert desk.take() == pytest.approx(5.0)
+    desk.now = 11.0
+    assert desk.given_up() is other
+    assert again.in_the_air
+
+
 def test_whoever_joins_a_request_that_is_asked_again_shares_it():
     desk = a_desk(request_timeout=5.0)
     first = desk.call("a")
