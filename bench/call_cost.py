@@ -21,13 +21,13 @@ from dataclasses import dataclass
 
 import rewardcore
 from bench.client_cost import CONCURRENCY, Cost
-from bench.latency import Profile
 from bench.records import ROOT
 from bench.runner import UnequalWork
 from bench.scenarios import Scenario, samples_of
-from bench.server_process import SimulatedServer
 from rewardcore import AsyncioJudge, Endpoint, Sample, Verdict
 from rewardcore.clock import Clock
+from rewardcore.testing.latency import Profile
+from rewardcore.testing.server_process import SimulatedServer
 
 SIZES = (500, 1000, 2000, 4000, 8000)
 SCENARIOS = {n: Scenario(f"call-cost-{n}", n, "asyncio", "loopback", profile=Profile()) for n in SIZES}

@@ -15,11 +15,11 @@ import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from bench.latency import Profile
 from bench.records import ROOT
 from bench.runner import UnequalWork
 from bench.scenarios import Scenario
-from bench.server_process import SimulatedServer
+from rewardcore.testing.latency import Profile
+from rewardcore.testing.server_process import SimulatedServer
 
 CONCURRENCY = 60
 SCENARIO = Scenario("client-cost", 2000, "asyncio", "loopback", profile=Profile())

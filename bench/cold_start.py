@@ -6,10 +6,10 @@ import json
 import subprocess
 import sys
 
-from bench.latency import Profile
 from bench.records import ROOT
 from bench.scenarios import Scenario
-from bench.server_process import SimulatedServer
+from rewardcore.testing.latency import Profile
+from rewardcore.testing.server_process import SimulatedServer
 
 SCENARIO = Scenario("cold-start", 16, "asyncio", "loopback", profile=Profile(latency=0.02))
 STAGES = ("import", "first batch", "second batch")

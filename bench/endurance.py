@@ -17,11 +17,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import rewardcore
-from bench.latency import Profile
 from bench.records import ROOT
 from bench.scenarios import Scenario, samples_of
-from bench.server_process import SimulatedServer
 from rewardcore import Endpoint, Sample
+from rewardcore.testing.latency import Profile
+from rewardcore.testing.server_process import SimulatedServer
 
 STREAM = Scenario("stream-100k", 100_000, "asyncio", "loopback", profile=Profile())
 WARM_CACHE = Scenario("warm-cache", 10_000, "asyncio", "loopback", profile=Profile(), cache=True)

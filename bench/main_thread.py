@@ -15,12 +15,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import rewardcore
-from bench.latency import Profile
 from bench.runner import UnequalWork
 from bench.scenarios import Scenario, samples_of
-from bench.server_process import SimulatedServer
 from rewardcore import AsyncioJudge, Endpoint, Sample
 from rewardcore.stats import percentile
+from rewardcore.testing.latency import Profile
+from rewardcore.testing.server_process import SimulatedServer
 
 SCENARIO = Scenario("main-thread", 1024, "asyncio", "loopback", profile=Profile(latency=0.2))
 #: background → pairs: the process is held to a few per cent, which takes more of them.

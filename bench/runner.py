@@ -16,13 +16,13 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 import rewardcore
-from bench.latency import LatencyModel, Profile
 from bench.scenarios import MODES, Scenario, samples_of
-from bench.server_process import SimulatedServer, refuse_if_saturated
 from bench.virtual import VirtualClock, mount_judge
 from rewardcore import Endpoint, Judge, Sample, Verdict
 from rewardcore.clock import SYSTEM_CLOCK, Clock
 from rewardcore.local.generator import Generator
+from rewardcore.testing.latency import LatencyModel, Profile
+from rewardcore.testing.server_process import SimulatedServer, refuse_if_saturated
 
 VIRTUAL_URL = "http://judge.test/v1"
 VIRTUAL_CLOCK = VirtualClock()

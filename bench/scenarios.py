@@ -13,9 +13,9 @@ import random
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
-from bench.latency import Profile
 from bench.profiles import endpoints
 from rewardcore import Sample, rubrics
+from rewardcore.testing.latency import Profile
 
 SIZES = (16, 32, 100, 1024)
 BATCH_SIZES = (1, 2, 4, 8, 16)

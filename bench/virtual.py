@@ -16,8 +16,8 @@ from concurrent.futures import Executor, ProcessPoolExecutor
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from bench.latency import LatencyModel
-from bench.replies import Answer, SimulatedJudge
+from rewardcore.testing.latency import LatencyModel
+from rewardcore.testing.replies import Answer, SimulatedJudge
 
 if TYPE_CHECKING:
     import httpx

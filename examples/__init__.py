@@ -23,8 +23,8 @@ def a_judge_model() -> Iterator[rc.Endpoint]:
     if options.base_url:
         yield rc.Endpoint(options.base_url, options.model)
         return
-    from bench.latency import Profile
-    from bench.server_process import SimulatedServer
+    from rewardcore.testing.latency import Profile
+    from rewardcore.testing.server_process import SimulatedServer
 
     with SimulatedServer(Profile(latency=0.2, spread=0.3)) as server:
         yield rc.Endpoint(server.base_url, "judge", api_key_env=None)

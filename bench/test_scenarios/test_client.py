@@ -7,11 +7,11 @@ import importlib.util
 import pytest
 
 from bench import call_cost, client_cost, cold_start, endurance, main_thread
-from bench.latency import Profile
 from bench.peers import PEERS
 from bench.records import record
 from bench.runner import loopback_stage, run
 from bench.scenarios import Scenario
+from rewardcore.testing.latency import Profile
 
 INSTALLED_PEERS = [name for name in PEERS if name not in ("openai", "litellm") or importlib.util.find_spec(name)]
 FULL_CONCURRENCY = Scenario("efficiency-1024", 1024, "asyncio", "loopback", profile=Profile(latency=0.2))

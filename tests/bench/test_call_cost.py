@@ -11,7 +11,7 @@ from bench.call_cost import SHAPES, SILENT, Caller, Shape, StoppableClock, check
 from bench.client_cost import CONCURRENCY
 from bench.runner import UnequalWork
 from bench.scenarios import Scenario, samples_of
-from bench.server_process import SimulatedServer
+from rewardcore.testing.server_process import SimulatedServer
 
 ANSWERED = Shape(Caller.submit_each, "ok")
 CANCELLED = Shape(Caller.cancel_each, "cancelled", is_answered=False)

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from bench.latency import Profile
-from bench.server_process import SimulatedServer
+from rewardcore.testing.latency import Profile
+from rewardcore.testing.server_process import SimulatedServer
 
 ROOT = Path(__file__).parents[2]
 EXAMPLES = {

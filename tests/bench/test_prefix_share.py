@@ -9,9 +9,9 @@ import pytest
 from bench import prefix_cache, prefix_share
 from bench.prefix_share import SHARED, share, token_first
 from bench.scenarios import PREFIXES, groups_of
-from bench.server_process import SimulatedServer
 from rewardcore import Sample, rubrics
 from rewardcore.rubrics import TemplateRubric
+from rewardcore.testing.server_process import SimulatedServer
 from tests.bench.test_reporting import bench_session
 
 every_prefix = pytest.mark.parametrize("scenario", PREFIXES, ids=[scenario.id for scenario in PREFIXES])

@@ -15,8 +15,8 @@ from bench.real import Budget, RealEndpoint
 from bench.records import ROOT
 from bench.runner import UnequalWork, run, stage_for
 from bench.scenarios import GRID, MODES, REGISTRY, SIZES
-from bench.server_process import SimulatedServer
 from rewardcore.http import retry
+from rewardcore.testing.server_process import SimulatedServer
 
 
 @pytest.fixture(scope="module")

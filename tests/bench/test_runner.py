@@ -7,7 +7,6 @@ import math
 
 import pytest
 
-from bench.latency import Profile
 from bench.runner import (
     Run,
     UnequalWork,
@@ -18,6 +17,7 @@ from bench.runner import (
     stage_for,
 )
 from bench.scenarios import REGISTRY, Scenario, samples_of
+from rewardcore.testing.latency import Profile
 
 
 def run_scenario(scenario: Scenario) -> Run:

@@ -17,9 +17,9 @@ import respx
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bench.latency import LatencyModel, Profile
-from bench.replies import expected_score
 from bench.virtual import MountedJudge, VirtualClock, VirtualSelector, mount_judge
+from rewardcore.testing.latency import LatencyModel, Profile
+from rewardcore.testing.replies import expected_score
 
 URL = "http://judge.test/v1/chat/completions"
 NET = 60.0  # real seconds after which a test that waits for an event gives up; never reached when all is well

@@ -151,8 +151,8 @@ def test_the_command_answers_a_mistake_in_one_line(arguments: list[str], says: s
 
 
 def test_the_command_finds_the_simulated_judge_fit() -> None:
-    from bench.latency import Profile
-    from bench.server_process import SimulatedServer
+    from rewardcore.testing.latency import Profile
+    from rewardcore.testing.server_process import SimulatedServer
 
     with SimulatedServer(Profile(), seed=1) as server:
         code, out, errors = command(server.base_url, "--model", "simulated-judge")

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 import rewardcore as rc
-from bench.latency import Profile
-from bench.server_process import SimulatedServer
+from rewardcore.testing.latency import Profile
+from rewardcore.testing.server_process import SimulatedServer
 from rewardcore.trainers.trl import RewardFunction, reward_function
 
 #: The simulated judge gives 1 to 10, whatever it is asked: under this rubric a fifth of its replies is no score.

@@ -11,7 +11,7 @@ import pytest
 from trl.trainer.utils import get_callable_name, is_async_callable
 
 import rewardcore as rc
-from bench.replies import expected_score
+from rewardcore.testing.replies import expected_score
 from rewardcore.trainers.trl import figures_of, reward_function
 from tests.trl.conftest import COMPLETIONS, PROMPTS, TRUTHS, UP_TO_EIGHT, called, is_even
 

@@ -11,10 +11,10 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 from verl import DataProto
 
 import rewardcore as rc
-from bench.latency import Profile
-from bench.replies import expected_score
-from bench.server_process import SimulatedServer
 from rewardcore.rewards import judges
+from rewardcore.testing.latency import Profile
+from rewardcore.testing.replies import expected_score
+from rewardcore.testing.server_process import SimulatedServer
 from tests.rewards.verl_batch import batch_of
 
 

@@ -12,8 +12,8 @@ from verl.workers.reward_manager import BatchRewardManager, NaiveRewardManager
 from verl.workers.reward_manager.abstract import AbstractRewardManager
 
 import rewardcore as rc
-from bench.server_process import SimulatedServer
 from rewardcore.rewards import NotJudged, compute_score
+from rewardcore.testing.server_process import SimulatedServer
 from rewardcore.trainers.verl import GeneralIORewardManager, LengthPenaltyRewardManager
 from tests.verl.conftest import (
     PROMPTS,

@@ -20,8 +20,8 @@ from verl.trainer.ppo.metric_utils import process_validation_metrics
 from verl.trainer.ppo.reward import load_reward_manager
 
 import rewardcore as rc
-from bench.server_process import SimulatedServer
 from rewardcore.rewards import NotJudged
+from rewardcore.testing.server_process import SimulatedServer
 from rewardcore.trainers.verl import compute_score
 from tests.verl.conftest import (
     PROMPTS,

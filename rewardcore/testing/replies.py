@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 import orjson
 
-from bench.latency import LatencyModel
+from .latency import LatencyModel
 
 ANALYSIS = (
     "The response was read against the rubric. It addresses the question that was asked, its steps follow"

@@ -20,10 +20,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bench.latency import LatencyModel, Profile
-from bench.replies import SimulatedJudge, expected_score
-from bench.server import MAXIMUM_BODY, Connection, Service
-from bench.server_process import (
+from bench.virtual import VirtualClock
+from rewardcore.testing.latency import LatencyModel, Profile
+from rewardcore.testing.replies import SimulatedJudge, expected_score
+from rewardcore.testing.server import MAXIMUM_BODY, Connection, Service
+from rewardcore.testing.server_process import (
     SaturatedServer,
     ServerDied,
     SimulatedServer,
@@ -31,7 +32,6 @@ from bench.server_process import (
     refuse_if_saturated,
     saturation,
 )
-from bench.virtual import VirtualClock
 
 ROOT = Path(__file__).resolve().parents[2]
 NET = 60.0  # seconds after which a test that waits for an event gives up; never reached when all is well
@@ -206,7 +206,7 @@ def test_a_figure_is_refused_when_the_servers_core_was_full(cpu: float, is_refus
 
 
 def run_server(*arguments: str, **options: Any) -> subprocess.Popen[str]:
-    command = [sys.executable, "-m", "bench.server", *arguments]
+    command = [sys.executable, "-m", "rewardcore.testing.server", *arguments]
     pipes = {name: subprocess.PIPE for name in ("stdin", "stdout", "stderr")}
     return subprocess.Popen(command, cwd=ROOT, text=True, **pipes, **options)  # type: ignore[call-overload,no-any-return]
 
@@ -275,7 +275,7 @@ def test_it_ends_when_its_stdin_closes() -> None:
 
 PARENT = """
 import os, sys
-from bench.server_process import SimulatedServer
+from rewardcore.testing.server_process import SimulatedServer
 server = SimulatedServer().__enter__()
 if "fork" in sys.argv and os.fork() == 0:
     sys.stdin.read()   # a child of the parent, which keeps the server's stdin open and outlives the parent

@@ -3,7 +3,7 @@
 One formula covers every case: (log-normal time to first token + tokens x time per token) x load x straggler;
 a constant is a spread of zero. What is drawn for a request depends only on the seed, the request's key and
 how often that key was drawn before, so that every mode meets the same latencies in whatever order it sends.
-Not for waiting: bench.server (real time) and bench.virtual (virtual time) do that.
+Not for waiting: rewardcore.testing.server (real time) and bench.virtual (virtual time) do that.
 """
 
 from __future__ import annotations

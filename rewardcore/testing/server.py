@@ -1,4 +1,4 @@
-"""The simulated judge server: `python -m bench.server --port 0 --latency 0.2`, in a process of its own.
+"""The simulated judge server: `python -m rewardcore.testing.server --port 0 --latency 0.2`, in a process of its own.
 
 It prints one JSON line with its port when it is ready, and ends when its stdin closes or its parent dies, so
 that no run leaves an orphan. HTTP/1.1 on a bare asyncio.Protocol, because a client's figure must not measure
@@ -20,8 +20,8 @@ from typing import cast
 
 import orjson
 
-from bench.latency import LatencyModel, Profile
-from bench.replies import SimulatedJudge, write_error
+from .latency import LatencyModel, Profile
+from .replies import SimulatedJudge, write_error
 
 MAXIMUM_HEAD = 64 * 1024
 MAXIMUM_BODY = 64 * 1024 * 1024
@@ -193,7 +193,7 @@ def new_event_loop() -> asyncio.AbstractEventLoop:
 
 def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(
-        prog="python -m bench.server",
+        prog="python -m rewardcore.testing.server",
         description="A simulated judge on 127.0.0.1; it ends when its stdin closes.",
     )
     parser.add_argument("--port", type=int, default=0, help="0 takes any free port (%(default)s)")
@@ -214,7 +214,7 @@ def main(arguments: list[str] | None = None) -> int:
         if error.errno not in (errno.EADDRINUSE, errno.EACCES):
             raise
         print(
-            f"bench.server: port {options.port} cannot be used ({os.strerror(error.errno)}):"
+            f"rewardcore.testing.server: port {options.port} cannot be used ({os.strerror(error.errno)}):"
             " choose another with --port, or --port 0 for any free one",
             file=sys.stderr,
         )

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bench.latency import Decision, LatencyModel, Profile, fit
+from rewardcore.testing.latency import Decision, LatencyModel, Profile, fit
 
 SPREAD = Profile(latency=0.5, spread=0.4)
 TOKENS = Profile(latency=0.2, spread=0.6, tokens=100, seconds_per_token=0.01)

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bench.latency import LatencyModel, Profile
-from bench.replies import SimulatedJudge, expected_score, read, write
+from rewardcore.testing.latency import LatencyModel, Profile
+from rewardcore.testing.replies import SimulatedJudge, expected_score, read, write
 
 MONITOR = "Is it right? End with <answer>true</answer> or <answer>false</answer>."
 

@@ -1,4 +1,4 @@
-"""Starts bench.server in a process of its own, and surely stops it: for benchmarks and tests.
+"""Starts rewardcore.testing.server in a process of its own, and surely stops it: for benchmarks and tests.
 
 `with SimulatedServer(Profile(latency=0.2)) as server:` gives `server.base_url`; a server that dies says why,
 with the end of its stderr. refuse_if_saturated keeps a client's figure honest: where the server's core was
@@ -19,7 +19,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import IO
 
-from bench.latency import Profile
+from .latency import Profile
 
 SATURATED = 0.9
 STDERR_TAIL = 2000
@@ -62,7 +62,7 @@ def refuse_if_saturated(before: Stats, after: Stats) -> None:
 
 
 class SimulatedServer:
-    """A context manager around `python -m bench.server`."""
+    """A context manager around `python -m rewardcore.testing.server`."""
 
     def __init__(
         self,
@@ -91,12 +91,12 @@ class SimulatedServer:
         return self._process.pid
 
     def __enter__(self) -> SimulatedServer:
-        root = str(Path(__file__).resolve().parent.parent)
+        root = str(Path(__file__).resolve().parents[2])
         path = os.pathsep.join(filter(None, (root, os.environ.get("PYTHONPATH"))))
         self._stderr = tempfile.TemporaryFile()
         try:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "bench.server", *self.arguments],
+                [sys.executable, "-m", "rewardcore.testing.server", *self.arguments],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=self._stderr,
