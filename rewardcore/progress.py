@@ -24,6 +24,8 @@ class Progress(NamedTuple):
 
 
 Watcher = Callable[[Progress], object]
+#: Told again and again: how many are done, of how many if that is known, and what else there is to say.
+Tell = Callable[[int, int | None, str], object]
 
 
 @contextlib.contextmanager
@@ -34,36 +36,59 @@ def watching(progress: Watcher | bool) -> Iterator[Watcher]:
     elif not progress:
         yield lambda _: None
     else:
-        with contextlib.ExitStack() as stack:
-            yield (sys.stderr.isatty() and _bar(stack)) or _lines()
+        with showing("judged") as tell:
+            yield lambda now: tell(now.done, now.total, f"{now.failed} failed" if now.failed else "")
 
 
-def _bar(stack: contextlib.ExitStack) -> Watcher | None:
+@contextlib.contextmanager
+def showing(what: str) -> Iterator[Tell]:
+    """On stderr, how many are `what`: a bar on a terminal, else a line after two seconds and then now and then."""
+    with contextlib.ExitStack() as stack:
+        yield (sys.stderr.isatty() and _bar(what, stack)) or _lines(what)
+
+
+def _bar(what: str, stack: contextlib.ExitStack) -> Tell | None:
     """None without rich, which the extra `cli` brings."""
     try:
         from rich.console import Console
+        from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
         from rich.progress import Progress as Bar
     except ImportError:
         return None
-    bar = stack.enter_context(Bar(console=Console(stderr=True)))
-    task = bar.add_task("judging", total=None)
+    columns = BarColumn(), MofNCompleteColumn(), TextColumn("{task.description}"), TimeRemainingColumn()
+    bar = stack.enter_context(Bar(*columns, console=Console(stderr=True)))
+    task = bar.add_task(what, total=None)
 
-    def tell(progress: Progress) -> None:
-        failed = f", {progress.failed} failed" if progress.failed else ""
-        bar.update(task, completed=progress.done, total=progress.total, description=f"judging{failed}", refresh=True)
+    def tell(done: int, total: int | None, note: str) -> None:
+        bar.update(task, completed=done, total=total, description=_joined(what, note), refresh=done == total)
 
     return tell
 
 
-def _lines() -> Watcher:
-    next_at = time.monotonic() + _FIRST_SECONDS
+def _lines(what: str) -> Tell:
+    started = time.monotonic()
+    next_at = started + _FIRST_SECONDS
     told = False
 
-    def tell(progress: Progress) -> None:
+    def tell(done: int, total: int | None, note: str) -> None:
         nonlocal next_at, told
-        is_last = told and progress.done == progress.total
-        if is_last or time.monotonic() >= next_at:
-            next_at, told = time.monotonic() + _LINE_SECONDS, not is_last
-            print(progress, file=sys.stderr, flush=True)
+        now = time.monotonic()
+        is_last = told and done == total
+        if is_last or now >= next_at:
+            next_at, told = now + _LINE_SECONDS, not is_last
+            count = f"{done} {what}" if total is None else f"{done} of {total} {what}"
+            print(_joined(count, note, _left(done, total, now - started)), file=sys.stderr, flush=True)
 
     return tell
+
+
+def _left(done: int, total: int | None, seconds: float) -> str:
+    """How long it will still take, if it goes on like this."""
+    if total is None or not 0 < done < total:
+        return ""
+    left = seconds / done * (total - done)
+    return f"about {left:.0f} s left" if left < 120 else f"about {left / 60:.0f} min left"
+
+
+def _joined(*parts: str) -> str:
+    return ", ".join(part for part in parts if part)
