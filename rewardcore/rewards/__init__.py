@@ -9,7 +9,7 @@ one judge for each. Called by trainers; calls judges, local models, rubrics and 
 from ..failures import NotJudged
 from .general_io import GeneralIOConfig, GeneralIORewardManager
 from .length import LengthPenaltyConfig, length_penalty
-from .length_manager import LengthPenaltyRewardManager
+from .length_manager import LengthPenaltyRewardManager, PendingRewards
 from .rules import register_rule
 from .score import MonitorConfig, acompute_score, compute_score
 
@@ -20,6 +20,7 @@ __all__ = [
     "LengthPenaltyRewardManager",
     "MonitorConfig",
     "NotJudged",
+    "PendingRewards",
     "acompute_score",
     "compute_score",
     "length_penalty",

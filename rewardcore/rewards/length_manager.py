@@ -12,8 +12,10 @@ from collections.abc import Callable, Mapping, Sequence
 from statistics import median
 from typing import Any
 
+from ..calls import Pending
 from ..failures import ConfigurationError
 from ..sample import Sample
+from ..verdict import Verdict
 from .batch import BatchRow, column_of, reward_tensor, rows_of, scores_in, show
 from .configuration import read
 from .judges import as_rubric, reward_of, scores_of
@@ -55,24 +57,32 @@ class LengthPenaltyRewardManager:
             self.config.endpoint()  # what is missing is told now, not after the first rollout
 
     def __call__(self, data: Any, return_dict: bool = False) -> Any:
+        return self.submit(data).result(return_dict)
+
+    def submit(self, data: Any) -> PendingRewards:
+        """Returns at once, and the judge works while the trainer computes log-probabilities and values."""
         if (scored := scores_in(data)) is not None:
-            return {"reward_tensor": scored[0], "reward_extra_info": scored[1]} if return_dict else scored[0]
+            return PendingRewards(lambda _: dict(zip(("reward_tensor", "reward_extra_info"), scored, strict=True)))
         rows = rows_of(data, self.tokenizer, self.reward_fn_key)
         tasks = self._task_scores(rows)
         lengths, medians = [float(row.length) for row in rows], group_medians(rows)
         penalties = [length_penalty(*both, self.config) for both in zip(lengths, medians, strict=True)]
-        judged = self._judged(rows, tasks)
-        rewards = [task + part - penalty for task, part, penalty in zip(tasks, judged, penalties, strict=True)]
-        extra_info = {
-            "openai_quality_reward": judged,
-            "length_penalty": penalties,
-            "original_score": tasks,
-            "response_length": lengths,
-            "median_length": medians,
-        }
-        show(rows, {"score": rewards, **extra_info}, self.num_examine)
-        tensor = reward_tensor(data, rewards)
-        return {"reward_tensor": tensor, "reward_extra_info": extra_info} if return_dict else tensor
+        asked = self._to_ask(rows, tasks)
+
+        def finish(verdicts: Sequence[Verdict]) -> dict[str, Any]:
+            judged = self._judged(dict(zip(asked, verdicts, strict=True)), len(rows))
+            rewards = [task + part - penalty for task, part, penalty in zip(tasks, judged, penalties, strict=True)]
+            extra_info = {
+                "openai_quality_reward": judged,
+                "length_penalty": penalties,
+                "original_score": tasks,
+                "response_length": lengths,
+                "median_length": medians,
+            }
+            show(rows, {"score": rewards, **extra_info}, self.num_examine)
+            return {"reward_tensor": reward_tensor(data, rewards), "reward_extra_info": extra_info}
+
+        return PendingRewards(finish, self._submit([rows[place] for place in asked]) if asked else None)
 
     def shutdown_workers(self) -> None:
         """Release the judge, with all its connections and its thread; another call would open another."""
@@ -100,21 +110,45 @@ class LengthPenaltyRewardManager:
         )
         return finite(found.get("score") if isinstance(found, Mapping) else found, "compute_score must return")
 
-    def _judged(self, rows: Sequence[BatchRow], tasks: Sequence[float]) -> list[float]:
+    def _to_ask(self, rows: Sequence[BatchRow], tasks: Sequence[float]) -> list[int]:
+        """The places that the judge is asked about."""
+        if not self.config.enable_openai_reward or not self.config.reward_coefficient:
+            return []
+        return [place for place, task in enumerate(tasks) if task > 0 and rows[place].length]
+
+    def _submit(self, rows: Sequence[BatchRow]) -> Pending:
+        samples = [Sample(row.prompt, row.response, as_text(row.ground_truth), row.data_source) for row in rows]
+        return self.config.judge(as_rubric(self.config.rubric)).submit(samples)
+
+    def _judged(self, verdicts: Mapping[int, Verdict], total: int) -> list[float]:
         """The judge's part of each reward; 0 where it is not asked."""
-        parts, coefficient = [0.0] * len(rows), self.config.reward_coefficient
-        asked = [place for place, task in enumerate(tasks) if task > 0 and rows[place].length]
-        if not asked or not coefficient or not self.config.enable_openai_reward:
-            return parts
-        samples = [
-            Sample(row.prompt, row.response, as_text(row.ground_truth), row.data_source)
-            for row in (rows[place] for place in asked)
-        ]
-        rubric = as_rubric(self.config.rubric)
-        verdicts = dict(zip(asked, self.config.judge(rubric).judge(samples), strict=True))
-        for place, score in scores_of(verdicts, len(rows)).items():
-            parts[place] = coefficient * reward_of(score, rubric)
+        parts, rubric = [0.0] * total, as_rubric(self.config.rubric)
+        for place, score in scores_of(verdicts, total).items():
+            parts[place] = self.config.reward_coefficient * reward_of(score, rubric)
         return parts
+
+
+class PendingRewards:
+    """A batch that is being judged. `result` gives what the manager's call would have returned."""
+
+    def __init__(self, finish: Callable[[Sequence[Verdict]], dict[str, Any]], pending: Pending | None = None) -> None:
+        self._finish, self._pending = finish, pending
+        self._found: dict[str, Any] | None = None
+
+    @property
+    def waited(self) -> float:
+        """How long `result` has blocked its caller so far: what the GPUs waited for the judge."""
+        return self._pending.waited if self._pending is not None else 0.0
+
+    def result(self, return_dict: bool = False) -> Any:
+        if self._found is None:
+            self._found = self._finish(self._pending.result() if self._pending is not None else [])
+        return self._found if return_dict else self._found["reward_tensor"]
+
+    def cancel(self) -> None:
+        """Stop asking the judge; `result` would raise."""
+        if self._pending is not None:
+            self._pending.cancel()
 
 
 def group_medians(rows: Sequence[BatchRow]) -> list[float]:

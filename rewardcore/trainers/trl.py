@@ -3,21 +3,25 @@
 What was not judged is None, which TRL masks: no part in its group's baseline, and no advantage. But TRL masks a
 completion only where *every* reward function gives None: next to another function, None counts as 0.0 in their sum. So
 what is added to the judge's reward, rules and other judges, goes into `beside`: masked with it, and computed while the
-judge works. Nothing here imports TRL.
+judge works. `judging_ahead` (ahead.py) lets it work while the trainer computes log-probabilities, too. Nothing here
+imports TRL.
 """
 
 from __future__ import annotations
 
 import asyncio
 import inspect
+import os
 import re
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from itertools import compress
 from pathlib import PurePath
 from statistics import fmean
-from typing import Any, get_args
+from typing import Any, NamedTuple
+from weakref import WeakKeyDictionary
 
 from ..calls import Pending
 from ..failures import ConfigurationError
@@ -27,13 +31,15 @@ from ..notices import log
 from ..rewards.judges import as_rubric, reward_of, shared_judge
 from ..rubrics import QUALITY, Rubric
 from ..sample import Sample
-from ..stats import percentile
-from ..verdict import Status, Verdict
+from ..verdict import Verdict
+from .ahead import judging_ahead
+from .figures import figures_of, short
+
+__all__ = ["AsynchronousRewardFunction", "RewardFunction", "figures_of", "judging_ahead", "reward_function"]
 
 #: What TRL hands over beside the dataset's columns.
 _NO_COLUMNS = {"completion_ids", "trainer_state", "log_extra", "log_metric", "environments"}
 _SHOWN = re.compile(r"\{([A-Za-z_]+(?:\.[\w-]+)?)\}")
-_LONGEST = 300
 
 Rule = Callable[..., Any]
 
@@ -118,24 +124,47 @@ class RewardFunction:
 
     def __call__(self, prompts: Sequence[Any], completions: Sequence[Any], **given: Any) -> Any:
         """One reward per completion, in order; None where it was not judged."""
-        samples = self._samples(prompts, completions, given)
-        with self._asked(samples) as pending:
+        with self._asked(prompts, completions, given) as (samples, pending):
             added = [rule(prompts=prompts, completions=completions, **given) for rule in self.beside]
-            return self._rewards(_verdicts(samples, pending.result()), added, given)
+            started = time.perf_counter()
+            verdicts = _verdicts(samples, pending.result())
+            return self._rewards(verdicts, added, given, time.perf_counter() - started)
+
+    def begin(self, prompts: Sequence[Any], completions: Sequence[Any], **given: Any) -> None:
+        """Judging starts now, and the call with the very same completions collects it: see `judging_ahead`.
+
+        What is wrong with the dataset is told by that call.
+        """
+        for rule in self.beside:
+            if isinstance(rule, RewardFunction):
+                rule.begin(prompts, completions, **given)
+        if (forgotten := _begun.pop(self, None)) is not None:
+            forgotten.pending.cancel()
+        with suppress(ConfigurationError):
+            _begun[self] = self._begin(prompts, completions, given)
 
     def judge_here(self) -> Judge:
         """This process's judge of this configuration."""
         return shared_judge(self.endpoint, self.rubric, self.mode, **self.options)
 
     @contextmanager
-    def _asked(self, samples: Sequence[Sample | ConfigurationError]) -> Iterator[Pending]:
+    def _asked(
+        self, prompts: Sequence[Any], completions: Sequence[Any], given: Mapping[str, Any]
+    ) -> Iterator[tuple[list[Sample | ConfigurationError], Pending]]:
         """Judging goes on meanwhile; whatever else goes wrong ends it."""
-        pending = self.judge_here().submit(each for each in samples if isinstance(each, Sample))
+        begun = _begun.pop(self, None)
+        if begun is None or begun.completions is not completions or begun.process != os.getpid():
+            begun = self._begin(prompts, completions, given)
         try:
-            yield pending
+            yield begun.samples, begun.pending
         except BaseException:
-            pending.cancel()
+            begun.pending.cancel()
             raise
+
+    def _begin(self, prompts: Sequence[Any], completions: Sequence[Any], given: Mapping[str, Any]) -> _Begun:
+        samples = self._samples(prompts, completions, given)
+        pending = self.judge_here().submit(each for each in samples if isinstance(each, Sample))
+        return _Begun(completions, samples, pending, os.getpid())
 
     def _samples(
         self, prompts: Sequence[Any], completions: Sequence[Any], given: Mapping[str, Any]
@@ -166,11 +195,15 @@ class RewardFunction:
         return _whole(f"the column {name!r}", columns[name], size)
 
     def _rewards(
-        self, verdicts: Sequence[Verdict], added: Sequence[Sequence[float | None]], given: Mapping[str, Any]
+        self,
+        verdicts: Sequence[Verdict],
+        added: Sequence[Sequence[float | None]],
+        given: Mapping[str, Any],
+        waited: float,
     ) -> list[float | None]:
         for rule, values in zip(self.beside, added, strict=True):
             _whole(_name(rule), values, len(verdicts))
-        self._log(verdicts, added, given)
+        self._log(verdicts, added, given, waited)
         parts = zip(*added, strict=True) if added else [()] * len(verdicts)
         return [self._reward(verdict, values) for verdict, values in zip(verdicts, parts, strict=True)]
 
@@ -181,9 +214,13 @@ class RewardFunction:
         return reward_of(verdict.score, self.rubric) + sum(value or 0.0 for value in added)
 
     def _log(
-        self, verdicts: Sequence[Verdict], added: Sequence[Sequence[float | None]], given: Mapping[str, Any]
+        self,
+        verdicts: Sequence[Verdict],
+        added: Sequence[Sequence[float | None]],
+        given: Mapping[str, Any],
+        waited: float,
     ) -> None:
-        figures = figures_of(verdicts)
+        figures = figures_of(verdicts) | {"waited": waited}
         for rule, values in zip(self.beside, added, strict=True):
             if applied := [value for value in values if value is not None]:
                 figures[f"beside/{_name(rule)}"] = fmean(applied)
@@ -191,10 +228,10 @@ class RewardFunction:
             for name, figure in figures.items():
                 given["log_metric"](f"{self.name}/{name}", figure)
         if "log_extra" in given:
-            given["log_extra"](f"{self.name}/verdict", [_short(each.error or each.status) for each in verdicts])
-            given["log_extra"](f"{self.name}/text", [_short(each.text) for each in verdicts])
+            given["log_extra"](f"{self.name}/verdict", [short(each.error or each.status) for each in verdicts])
+            given["log_extra"](f"{self.name}/text", [short(each.text) for each in verdicts])
         if verdicts and "score" not in figures:
-            first = _short(verdicts[0].error or "")
+            first = short(verdicts[0].error or "")
             log.warning(
                 "%s: none of %d completions was judged, so this batch teaches nothing; the first: %s",
                 self.name,
@@ -211,32 +248,24 @@ class AsynchronousRewardFunction(RewardFunction):
             values = rule(prompts=prompts, completions=completions, **given)
             return await values if inspect.isawaitable(values) else values  # type: ignore[no-any-return]
 
-        samples = self._samples(prompts, completions, given)
-        with self._asked(samples) as pending:
+        with self._asked(prompts, completions, given) as (samples, pending):
             added = await asyncio.gather(*map(values_of, self.beside))
-            return self._rewards(_verdicts(samples, await pending.wait_in_loop()), added, given)
+            started = time.perf_counter()
+            verdicts = _verdicts(samples, await pending.wait_in_loop())
+            return self._rewards(verdicts, added, given, time.perf_counter() - started)
 
 
-def figures_of(verdicts: Sequence[Verdict]) -> dict[str, float]:
-    """What is logged of a call. Shares are there even where they are 0: TRL averages a name over the calls that log it.
+class _Begun(NamedTuple):
+    """A batch on its way: whose completions, and in which process, since a fork has none of its parent's replies."""
 
-    Latency and tokens are of the replies that this call paid for, not of those from the cache or of another call.
-    """
-    size = len(verdicts) or 1
-    replied = [verdict for verdict in verdicts if verdict.attempts and (verdict.text or verdict.usage)]
-    seconds = sorted(verdict.latency for verdict in replied)
-    scores = [verdict.score for verdict in verdicts if verdict.score is not None]
-    figures = {"judged": len(scores) / size, "cached": sum(verdict.cached for verdict in verdicts) / size}
-    for status in get_args(Status)[1:]:
-        figures[f"not_judged/{status}"] = sum(verdict.status == status for verdict in verdicts) / size
-    for kind in ("prompt_tokens", "completion_tokens"):
-        figures[kind] = float(sum((verdict.usage or {}).get(kind, 0) for verdict in replied))
-    known = {
-        "score": fmean(scores) if scores else None,
-        "latency_p50": percentile(seconds, 0.5),
-        "latency_p90": percentile(seconds, 0.9),
-    }
-    return figures | {name: figure for name, figure in known.items() if figure is not None}
+    completions: Sequence[Any]
+    samples: list[Sample | ConfigurationError]
+    pending: Pending
+    process: int
+
+
+#: Begun before it was asked for. Not in the function itself, which holds nothing that cannot be pickled.
+_begun: WeakKeyDictionary[RewardFunction, _Begun] = WeakKeyDictionary()
 
 
 def _verdicts(samples: Sequence[Sample | ConfigurationError], judged: Sequence[Verdict]) -> list[Verdict]:
@@ -257,9 +286,3 @@ def _name(named: Any) -> str:
     """A rule's name, or a rubric's: that of a TOML file is its path."""
     name = getattr(named, "__name__", None) or getattr(named, "name", None) or type(named).__name__
     return PurePath(name).stem if name.endswith(".toml") else str(name)
-
-
-def _short(text: str) -> str:
-    """One line. An error's kind stands at its beginning, a judge's verdict at its end: what is cut is between."""
-    text = " ".join(text.split())
-    return text if len(text) <= _LONGEST else f"{text[: _LONGEST // 2]} … {text[-_LONGEST // 2 :]}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+from concurrent.futures import CancelledError
 from typing import Any
 
 import pytest
@@ -10,6 +11,7 @@ import torch
 
 from rewardcore import ConfigurationError
 from rewardcore.rewards import LengthPenaltyConfig, LengthPenaltyRewardManager, NotJudged, compute_score, judges
+from tests.modes.hostile_server import eventually, held
 from tests.modes.leftovers import threads
 from tests.rewards.judge_server import HostileServer, obliging
 from tests.rewards.verl_batch import Batch, WordTokenizer, batch_of
@@ -255,3 +257,37 @@ def test_it_is_pickled_without_its_judge_and_shutting_down_releases_everything(
     assert threads() <= before
     assert last_tokens(manager(data), [5]) == [2.0]
     manager.shutdown_workers()
+
+
+def test_a_submitted_batch_is_judged_while_the_caller_computes(
+    tokenizer: WordTokenizer, server: HostileServer, judged: dict[str, Any]
+) -> None:
+    script = server.script(obliging(together=4))
+    manager = LengthPenaltyRewardManager(tokenizer, max_concurrent_requests=4, **judged)
+    data = answers(tokenizer, [6] * 4, ["a"] * 4, f"[[{script.marker}]]", "judge:10")
+    pending = manager.submit(data)
+    eventually(lambda: pending._pending.done(), "four verdicts, and nobody has asked for them yet")
+    found = pending.result(return_dict=True)
+    assert pending.waited == 0.0
+    assert found["reward_extra_info"]["openai_quality_reward"] == [1.0] * 4
+    assert pending.result() is found["reward_tensor"]
+    assert torch.equal(manager(data), found["reward_tensor"])
+
+
+def test_a_submitted_batch_can_be_given_up(
+    tokenizer: WordTokenizer, server: HostileServer, judged: dict[str, Any]
+) -> None:
+    script = server.script(held)
+    manager = LengthPenaltyRewardManager(tokenizer, **judged)
+    pending = manager.submit(answers(tokenizer, [6], ["a"], f"[[{script.marker}]]"))
+    pending.cancel()
+    with pytest.raises(CancelledError):
+        pending.result()
+
+
+def test_what_needs_no_judge_is_pending_and_done(tokenizer: WordTokenizer) -> None:
+    data = answers(tokenizer, [3, 3], ["a", "a"])
+    pending = LengthPenaltyRewardManager(tokenizer).submit(data)
+    assert torch.equal(pending.result(), LengthPenaltyRewardManager(tokenizer)(data))
+    assert pending.waited == 0.0
+    pending.cancel()

@@ -4,7 +4,7 @@ import logging
 import multiprocessing
 import pickle
 from collections import defaultdict
-from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures import CancelledError, ProcessPoolExecutor
 from dataclasses import replace
 
 import pytest
@@ -12,6 +12,7 @@ from trl.trainer.utils import get_callable_name, is_async_callable
 
 import rewardcore as rc
 from rewardcore.testing.replies import expected_score
+from rewardcore.trainers import trl
 from rewardcore.trainers.trl import figures_of, reward_function
 from tests.trl.conftest import COMPLETIONS, PROMPTS, TRUTHS, UP_TO_EIGHT, called, is_even
 
@@ -259,3 +260,60 @@ def test_a_spawned_process_judges_with_a_judge_of_its_own(make, asynchronous):
     assert called(pickle.loads(pickle.dumps(function)), ground_truth=TRUTHS) == here
     with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as spawned:
         assert spawned.submit(called, function, ground_truth=TRUTHS).result() == here
+
+
+def paid(function):
+    """Requests that were answered; the others are those that the server wants to see again."""
+    stats = function.judge_here().stats
+    return stats.requests - stats.retried
+
+
+@FORMS
+def test_what_was_begun_is_collected_and_not_asked_twice(make, endpoint, asynchronous):
+    """Without a cache, so that only what was begun can save a request."""
+    log = Log()
+    function = make(UP_TO_EIGHT, asynchronous=asynchronous, cache=None)
+    alone = called(function, ground_truth=TRUTHS)
+    asked = paid(function)
+    function.begin(PROMPTS, COMPLETIONS, ground_truth=TRUTHS)
+    assert called(function, ground_truth=TRUTHS, **log.given) == alone
+    assert paid(function) == 2 * asked
+    assert log.metrics["up_to_eight/waited"] >= 0.0
+
+
+def test_judges_beside_begin_with_it(make):
+    beside = make(UP_TO_EIGHT, cache=None, name="beside")
+    function = make(cache=None, beside=[beside])
+    function.begin(PROMPTS, COMPLETIONS, ground_truth=TRUTHS)
+    assert {function, beside} <= set(trl._begun)
+    called(function, ground_truth=TRUTHS)
+    assert not {function, beside} & set(trl._begun)
+
+
+def test_other_completions_are_judged_as_they_are(make):
+    function = make(cache=None)
+    wanted = called(function, completions=[*reversed(COMPLETIONS)])
+    function.begin(PROMPTS, COMPLETIONS)
+    assert called(function, completions=[*reversed(COMPLETIONS)]) == wanted
+
+
+def test_who_begins_again_gives_up_what_nobody_asked_for(make):
+    function = make(cache=None)
+    function.begin(PROMPTS, COMPLETIONS)
+    first = trl._begun[function].pending
+    function.begin(PROMPTS, [*COMPLETIONS])
+    assert first.done()
+    with pytest.raises(CancelledError):
+        first.result()
+
+
+def test_a_missing_column_is_told_by_the_call_and_not_before(make):
+    function = make(rc.rubrics.CORRECTNESS)
+    function.begin(PROMPTS, COMPLETIONS)
+    with pytest.raises(rc.ConfigurationError, match="wants the column 'ground_truth'"):
+        called(function)
+
+
+def test_a_trainer_that_generates_elsewhere_is_refused_in_a_sentence():
+    with pytest.raises(rc.ConfigurationError, match="judging_ahead needs a TRL trainer with the method _generate"):
+        trl.judging_ahead(type("Trainer", (), {}))

@@ -11,6 +11,7 @@ from accelerate import PartialState
 from datasets import Dataset
 from trl import GRPOConfig, GRPOTrainer, RLOOConfig, RLOOTrainer
 
+from rewardcore.trainers import trl
 from tests.trl.conftest import COMPLETIONS, PROMPTS, TRUTHS, UP_TO_EIGHT, called, is_even
 
 ROWS = [
@@ -45,7 +46,7 @@ TRAINERS = pytest.mark.parametrize(("trainer_class", "config"), [(WatchedGRPO, G
 
 @pytest.fixture
 def train(tiny_judge, tmp_path):
-    def with_functions(trainer_class, config, *functions):
+    def with_functions(trainer_class, config, *functions, **arguments):
         trainer = trainer_class(
             model=str(tiny_judge),
             reward_funcs=list(functions),
@@ -61,6 +62,7 @@ def train(tiny_judge, tmp_path):
                 logging_steps=1,
                 report_to="none",
                 save_strategy="no",
+                **arguments,
             ),
         )
         trainer.train()
@@ -134,3 +136,35 @@ def test_the_asynchronous_trainers_worker_masks_it_too(make, asynchronous, monke
         pytest.approx(reward if reward is not None else math.nan, nan_ok=True) for reward in rewards
     ]
     assert {sample.advantage for sample, reward in zip(scored, rewards, strict=True) if reward is None} == {0.0}
+
+
+@pytest.mark.parametrize("asynchronous", [False, True])
+@TRAINERS
+def test_judging_begins_before_the_log_probabilities_and_rewards_are_the_same(
+    make, train, trainer_class, config, asynchronous, monkeypatch
+):
+    """With a reference policy (beta) both trainers compute log-probabilities between generation and rewards."""
+    function = make(UP_TO_EIGHT, asynchronous=asynchronous, cache=None)
+    begun = []
+    compute = trainer_class._get_per_token_logps_and_entropies
+
+    def watched(self, *given, **named):
+        begun.append(function in trl._begun)
+        return compute(self, *given, **named)
+
+    monkeypatch.setattr(trainer_class, "_get_per_token_logps_and_entropies", watched)
+
+    def rewards_of(kind):
+        begun.clear()
+        trainer = train(kind, config, function, beta=0.1, seed=7)
+        assert all("up_to_eight/waited" in logged for logged in trainer.state.log_history[:2])
+        return [[reward for reward, *_ in step] for step in trainer.steps[:2]]
+
+    as_trl_asks = rewards_of(trainer_class)
+    assert not any(begun)
+    sent = function.judge_here().stats.requests - function.judge_here().stats.retried
+    ahead = rewards_of(trl.judging_ahead(trainer_class))
+    assert begun[0]
+    assert sum(begun) >= 2  # once a step at least; the loss is computed after the rewards were collected
+    assert ahead == [pytest.approx(step, nan_ok=True) for step in as_trl_asks]
+    assert function.judge_here().stats.requests - function.judge_here().stats.retried == 2 * sent
