@@ -15,7 +15,7 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 import orjson
@@ -29,32 +29,42 @@ PARENT_CHECK_SECONDS = 1.0
 
 
 class Listening(NamedTuple):
-    """A server that is bound: `loop.run_forever()` serves until SIGINT, SIGTERM or `loop.stop()`."""
+    """A server that is bound, and does not answer yet."""
 
     loop: asyncio.AbstractEventLoop
     service: Service
     port: int
 
+    def serve(self, ready: Callable[[], object]) -> None:
+        """Until SIGINT, SIGTERM or `loop.stop()`. `ready` is called on the loop: before it, uvloop loses a signal."""
+
+        def begin() -> None:
+            for stopper in (signal.SIGINT, signal.SIGTERM):
+                self.loop.add_signal_handler(stopper, self.loop.stop)
+            ready()
+
+        self.loop.call_soon(begin)
+        self.loop.run_forever()
+
 
 @contextlib.contextmanager
 def listening(profile: Profile, *, port: int = 0, model: str | None = None, seed: int = 0) -> Iterator[Listening]:
     """A simulated judge in this process. Raises ConfigurationError where the port cannot be used."""
+    if not 0 <= port <= 65535:  # uvloop would take another one
+        raise ConfigurationError(f"--port must be from 0, which takes any free one, to 65535, not {port}")
     loop = new_event_loop()
     try:
         service = Service(SimulatedJudge(LatencyModel(profile, seed), model), loop)
         try:
             binding = loop.create_server(lambda: Connection(service), "127.0.0.1", port, backlog=4096)
             server = loop.run_until_complete(binding)
-        except (OSError, OverflowError) as error:
-            number = error.errno if isinstance(error, OSError) else errno.ERANGE
-            if number not in (errno.EADDRINUSE, errno.EACCES, errno.ERANGE):
+        except OSError as error:
+            if error.errno not in (errno.EADDRINUSE, errno.EACCES):
                 raise
             raise ConfigurationError(
-                f"port {port} cannot be used ({os.strerror(number)}): choose another with --port, or --port 0 for any"
-                " free one"
+                f"port {port} cannot be used ({os.strerror(error.errno)}): choose another with --port, or --port 0 for"
+                " any free one"
             ) from None
-        for stopper in (signal.SIGINT, signal.SIGTERM):
-            loop.add_signal_handler(stopper, loop.stop)
         yield Listening(loop, service, server.sockets[0].getsockname()[1])
         server.close()
     finally:
@@ -102,8 +112,7 @@ def main(arguments: list[str] | None = None) -> int:
         profile = Profile.from_arguments(options)
         with listening(profile, port=options.port, model=options.model, seed=options.seed) as server:
             stop_with_parent(server.loop)
-            print(orjson.dumps({"port": server.port}).decode(), flush=True)
-            server.loop.run_forever()
+            server.serve(lambda: print(orjson.dumps({"port": server.port}).decode(), flush=True))
     except ConfigurationError as error:
         print(f"rewardcore.testing.server: {error}", file=sys.stderr)
         return 2

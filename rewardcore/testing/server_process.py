@@ -7,7 +7,6 @@ full, the figure is the server's own. Not for real endpoints.
 
 from __future__ import annotations
 
-import http.client
 import json
 import os
 import select
@@ -166,6 +165,8 @@ class SimulatedServer:
         self._request("POST", "/_script", [text, steps])
 
     def _request(self, method: str, path: str, document: object = None) -> bytes:
+        import http.client  # here, since every command of the command line imports this file
+
         body = b"" if document is None else json.dumps(document).encode()
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=10)
         try:
