@@ -88,6 +88,23 @@ def test_a_stranger_tests_a_reward_function_with_it(tmp_path: Path) -> None:
     assert done.returncode == 0
 
 
+OF_MY_PROJECT = """
+import rewardcore as rc
+
+def rewards(endpoint, responses):
+    with rc.open_judge("asyncio", endpoint, cache=None, deadline=60.0) as judge:
+        return [verdict.score for verdict in judge.judge([rc.Sample("6 × 7?", response) for response in responses])]
+"""
+
+
+def test_the_readmes_tests_pass_as_they_stand(tmp_path: Path) -> None:
+    blocks = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.S)
+    (tests,) = [block for block in blocks if "(judge_server)" in block]
+    (tmp_path / "my_project.py").write_text(OF_MY_PROJECT)
+    done = run_pytest(tmp_path, tests)
+    assert "2 passed" in done.stdout, done.stdout
+
+
 def test_with_xdist_every_worker_has_a_judge_of_its_own(tmp_path: Path) -> None:
     tests = "import pytest\n@pytest.mark.parametrize('n', range(8))\ndef test_it(judge_server, n):\n"
     tests += "    judge_server.when('').scores(n)\n    assert judge_server.stats().requests == 0\n"
