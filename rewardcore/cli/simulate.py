@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import inspect
 from collections import Counter
 from collections.abc import Callable
@@ -60,7 +61,7 @@ def simulate(
     from ..testing.server import listening
 
     chosen = named(profile, **{name: value for name, value in changes.items() if value is not None})
-    with listening(chosen, port=port, model=model, seed=seed) as server:
+    with listening(chosen, port=port, model=model, seed=seed) as server, contextlib.ExitStack() as live:
         base_url, judge = f"http://127.0.0.1:{server.port}/v1", server.service.judge
 
         def ready() -> None:
@@ -71,10 +72,10 @@ def simulate(
             console.say(f"  rewardcore check {where}")
             console.say(f"  rewardcore judge samples.jsonl verdicts.jsonl --base-url {where}")
             console.result({"base_url": base_url})
-            _watch(server.loop, judge, tell)
+            # Only now: a bar on the terminal would break the commands above at its width.
+            _watch(server.loop, judge, live.enter_context(console.progress("requests served")))
 
-        with console.progress("requests served") as tell:
-            server.serve(ready)
+        server.serve(ready)
         stats = server.service.stats()
     seconds = stats["wall_seconds"]
     console.say(

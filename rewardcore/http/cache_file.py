@@ -72,7 +72,9 @@ def explained(path: Path) -> Iterator[None]:
             raise CacheError(f"cache {path} is kept locked by another process; try again when that is done") from error
         if "readonly" in str(error):
             raise CacheError(f"cache {path} cannot be written; check who may write to it and its directory") from error
-        raise CacheError(f"cache {path}: {error}; give the file that was named as cache=") from error
+        is_operation = isinstance(error, sqlite3.OperationalError | OSError)  # a full disk; else it is not our file
+        hint = "" if is_operation else "; give the file that was named as cache="
+        raise CacheError(f"cache {path}: {error}{hint}") from error
 
 
 def _prepare(connection: sqlite3.Connection, prove: bool) -> None:
