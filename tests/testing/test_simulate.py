@@ -47,13 +47,21 @@ def simulated(*arguments: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
             process.kill()
 
 
+def rest_of(process: subprocess.Popen[str]) -> tuple[str, str]:
+    """What it still prints; `communicate` would pass over what came along with the first line."""
+    assert process.stdout is not None
+    assert process.stderr is not None
+    process.wait(timeout=NET)
+    return process.stdout.read(), process.stderr.read()
+
+
 @pytest.mark.parametrize("stopper", [signal.SIGINT, signal.SIGTERM])
 def test_it_says_where_it_is_and_what_to_try_and_on_ctrl_c_what_it_served(stopper: signal.Signals) -> None:
     with simulated("--profile", "instant", "--rate-limit", "0.001") as (process, first):
         (url,) = re.findall(r"http://127\.0\.0\.1:\d+/v1", first)
         statuses = [httpx.post(f"{url}/chat/completions", content=BODY, trust_env=False).status_code for _ in range(3)]
         process.send_signal(stopper)
-        rest, errors = process.communicate(timeout=NET)
+        rest, errors = rest_of(process)
     assert statuses == [200, 429, 429]
     tries = rest.splitlines()
     assert f"rewardcore check {url} --model judge" in tries[0]
@@ -69,7 +77,7 @@ def test_with_json_the_first_line_says_where_and_the_last_what_it_served() -> No
         url = json.loads(first)["base_url"]
         assert httpx.get(f"{url}/models", trust_env=False).json()["data"][0]["id"] == "m-1"
         process.send_signal(signal.SIGINT)
-        rest, errors = process.communicate(timeout=NET)
+        rest, errors = rest_of(process)
     served = json.loads(rest.splitlines()[-1])
     assert (served["base_url"], served["requests"], served["statuses"]) == (url, 0, {})
     assert f"rewardcore check {url} --model m-1" in errors
@@ -78,7 +86,7 @@ def test_with_json_the_first_line_says_where_and_the_last_what_it_served() -> No
 def test_quiet_prints_nothing_and_ends_as_well() -> None:
     with simulated("--quiet", "--json") as (process, _):  # --json, to know when it listens
         process.send_signal(signal.SIGINT)
-        _, errors = process.communicate(timeout=NET)
+        _, errors = rest_of(process)
     assert (process.returncode, errors) == (0, "")
 
 
