@@ -1,7 +1,7 @@
 """Small programs to start from: `python -m examples.first_verdicts`, in the root of a clone.
 
-Each judges with the simulated judge of bench/, which needs no key and no GPU and whose scores mean nothing; name your
-own with `--base-url URL --model NAME`.
+Each judges with the simulated judge of rewardcore.testing, which needs no key and no GPU and whose scores mean nothing;
+name your own with `--base-url URL --model NAME`.
 """
 
 from __future__ import annotations
@@ -23,8 +23,7 @@ def a_judge_model() -> Iterator[rc.Endpoint]:
     if options.base_url:
         yield rc.Endpoint(options.base_url, options.model)
         return
-    from rewardcore.testing.latency import Profile
-    from rewardcore.testing.server_process import SimulatedServer
+    from rewardcore.testing import Profile, SimulatedServer
 
     with SimulatedServer(Profile(latency=0.2, spread=0.3)) as server:
-        yield rc.Endpoint(server.base_url, "judge", api_key_env=None)
+        yield server.endpoint

@@ -1,8 +1,13 @@
-"""The tiny judge model, made once a session where a test asks for it: only those environments have torch."""
+"""For all tests: the fixture `judge_server`, and the tiny judge model where the environment has torch."""
 
 from pathlib import Path
 
 import pytest
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """A clone that is not installed, but on the path, has no entry point that would load the fixture."""
+    config.pluginmanager.import_plugin("pytest_rewardcore")
 
 
 @pytest.fixture(scope="session")

@@ -18,10 +18,12 @@ from ..failures import ConfigurationError
 from . import cache
 from .check import check
 from .memory import memory
+from .simulate import simulate
 
 app = typer.Typer(no_args_is_help=True, pretty_exceptions_enable=False, help="LLM-as-judge rewards for RL training.")
 for command in (check, memory):
     app.command(no_args_is_help=True)(command)
+app.command()(simulate)
 app.add_typer(cache.app, name="cache")
 _UsageError: Any = typer.BadParameter.__base__  # click's; some versions of typer bring it along, others import it
 

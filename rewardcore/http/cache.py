@@ -15,7 +15,7 @@ import threading
 import time
 import weakref
 from collections import OrderedDict
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
@@ -26,19 +26,8 @@ import orjson
 from ..failures import CacheError
 from ..notices import log
 from ..reply import Reply
+from .cache_file import LEARNT, connect, insist
 
-_APPLICATION_ID = 0x52574443  # "RWDC"
-_LEARNT = "learnt (endpoint TEXT PRIMARY KEY, facts TEXT NOT NULL, stored_at REAL NOT NULL)"
-_VERSION = 1
-#: What went into a key stands apart, for people: it is ten times a reply's size, and look-ups want small rows.
-_SCHEMA = (
-    "CREATE TABLE replies (key BLOB PRIMARY KEY, text TEXT NOT NULL, usage TEXT, stored_at REAL NOT NULL) "
-    "WITHOUT ROWID",
-    "CREATE TABLE materials (key BLOB PRIMARY KEY, material BLOB NOT NULL)",
-)
-#: How long another process may keep the file to itself; asked again and again, so that a fork need not wait for it.
-BUSY_SECONDS = 30.0
-_TRY_SECONDS = 0.2
 #: How long the writer gathers rows before it commits them: what a SIGKILL can lose, besides what is in flight.
 _GATHER_SECONDS = 0.02
 
@@ -100,7 +89,7 @@ class SqliteCache:
         self._broken: Exception | None = None
         self._begin()
         try:
-            self._reader = _connect(self.path, prove=True)
+            self._reader = connect(self.path, prove=True)
         except (sqlite3.Error, OSError) as error:
             raise CacheError(f"cache {self.path}: {error}; name another file") from error
         _open_caches.add(self)
@@ -116,7 +105,7 @@ class SqliteCache:
             return row[0] if row is not None else None
         try:
             with self._reading:
-                self._reader = self._reader or _connect(self.path)
+                self._reader = self._reader or connect(self.path)
                 found = self._reader.execute("SELECT text, usage FROM replies WHERE key = ?", (key,)).fetchone()
             return Reply(found[0], orjson.loads(found[1]) if found[1] else None) if found else None
         except (sqlite3.Error, OSError, ValueError) as error:
@@ -161,7 +150,7 @@ class SqliteCache:
             rows, self._gathering = self._unwritten.copy(), False
         try:
             if rows and self._broken is None:
-                _insist(partial(self._commit, rows))
+                insist(partial(self._commit, rows))
         except (sqlite3.Error, OSError, ValueError) as error:
             self._step_aside(error)
         with self._reading:
@@ -171,7 +160,7 @@ class SqliteCache:
 
     def _commit(self, rows: dict[bytes, Row]) -> None:
         with self._writing:
-            connection = self._write_connection = self._write_connection or _connect(self.path)
+            connection = self._write_connection = self._write_connection or connect(self.path)
             with connection:  # commits, or rolls back: a lock left behind would stop every other process
                 connection.execute("BEGIN IMMEDIATE")
                 replies = [(key, reply.text, usage, stored_at) for key, (reply, usage, stored_at, _) in rows.items()]
@@ -182,17 +171,17 @@ class SqliteCache:
     def remember(self, endpoint: str, facts: Mapping[str, float | None]) -> None:
         """What a run has learnt about an endpoint, beside the replies; lost without a word where it cannot be kept."""
         with contextlib.suppress(sqlite3.Error, OSError), self._writing:
-            connection = self._write_connection = self._write_connection or _connect(self.path)
+            connection = self._write_connection = self._write_connection or connect(self.path)
             with connection:
                 connection.execute("BEGIN IMMEDIATE")
-                connection.execute(f"CREATE TABLE IF NOT EXISTS {_LEARNT}")
+                connection.execute(f"CREATE TABLE IF NOT EXISTS {LEARNT}")
                 row = endpoint, orjson.dumps(facts).decode(), time.time()
                 connection.execute("INSERT OR REPLACE INTO learnt VALUES (?, ?, ?)", row)
 
     def recall(self, endpoint: str, seconds: float) -> dict[str, Any]:
         """What was remembered about an endpoint, if it is not older than so many seconds."""
         with contextlib.suppress(sqlite3.Error, OSError, ValueError), self._reading:  # ValueError: it is not JSON
-            self._reader = self._reader or _connect(self.path)
+            self._reader = self._reader or connect(self.path)
             statement = "SELECT facts FROM learnt WHERE endpoint = ? AND stored_at BETWEEN ? AND ?"
             found = self._reader.execute(statement, (endpoint, time.time() - seconds, time.time())).fetchone()
             facts = orjson.loads(found[0]) if found else None
@@ -207,16 +196,6 @@ class SqliteCache:
                     "cache %s: %s; judging goes on without it: %d replies are not on disk, and new ones are not kept",
                     self.path, error, len(self._unwritten),
                 )  # fmt: skip
-
-    def rows(self, key_prefix: str = "", newest: int = 20) -> list[tuple[str, str, bytes, float]]:
-        """(key, text, material, stored_at) of the newest replies whose key begins so; for people, not for judges."""
-        statement = (
-            "SELECT lower(hex(key)), text, material, stored_at FROM replies JOIN materials USING (key) "
-            "WHERE lower(hex(key)) LIKE ? || '%' ORDER BY stored_at DESC LIMIT ?"
-        )
-        with self._reading:
-            self._reader = self._reader or _connect(self.path)
-            return self._reader.execute(statement, (key_prefix.lower(), newest)).fetchall()
 
 
 _open_caches: weakref.WeakSet[SqliteCache] = weakref.WeakSet()
@@ -247,57 +226,3 @@ if hasattr(os, "register_at_fork"):
 
 def _new_writer() -> ThreadPoolExecutor:
     return ThreadPoolExecutor(max_workers=1, thread_name_prefix="rewardcore-cache")  # which begins with its first row
-
-
-def _connect(path: Path, *, prove: bool = False) -> sqlite3.Connection:
-    connection = sqlite3.connect(path, timeout=_TRY_SECONDS, isolation_level=None, check_same_thread=False)
-    try:
-        _insist(partial(_prepare, connection, prove))
-    except BaseException:
-        connection.close()
-        raise
-    return connection
-
-
-def _prepare(connection: sqlite3.Connection, prove: bool) -> None:
-    prove |= _check(connection)  # before anything is changed: the file may be another program's
-    connection.execute("PRAGMA journal_mode = WAL")
-    connection.execute("PRAGMA synchronous = NORMAL")
-    if prove:  # that it can be written
-        with connection:
-            connection.execute("BEGIN IMMEDIATE")
-            if _check(connection):
-                for table in _SCHEMA:
-                    connection.execute(table)
-                connection.execute(f"PRAGMA application_id = {_APPLICATION_ID}")
-                connection.execute(f"PRAGMA user_version = {_VERSION}")
-
-
-def _insist(work: Callable[[], None]) -> None:
-    """Processes take turns: turning a new file to WAL ignores SQLite's own time-out, and in it a fork would wait."""
-    give_up = time.monotonic() + BUSY_SECONDS
-    while True:
-        try:
-            return work()
-        except sqlite3.OperationalError as error:
-            is_busy = "locked" in str(error) or "busy" in str(error)
-            if not is_busy or time.monotonic() > give_up:
-                raise
-            time.sleep(0.02)
-
-
-def _check(connection: sqlite3.Connection) -> bool:
-    """True for a new, empty file; raises where the file is not ours."""
-    (tables,) = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
-    (identity,) = connection.execute("PRAGMA application_id").fetchone()
-    (version,) = connection.execute("PRAGMA user_version").fetchone()
-    if not tables and not identity:
-        return True
-    if identity != _APPLICATION_ID:
-        raise sqlite3.DatabaseError("this is the database of another program")
-    if version != _VERSION:
-        raise sqlite3.DatabaseError(
-            f"it was written by another version of rewardcore (format {version}), and may be deleted if its replies "
-            "can be paid again"
-        )
-    return False

@@ -3,7 +3,7 @@
 One formula covers every case: (log-normal time to first token + tokens x time per token) x load x straggler;
 a constant is a spread of zero. What is drawn for a request depends only on the seed, the request's key and
 how often that key was drawn before, so that every mode meets the same latencies in whatever order it sends.
-Not for waiting: rewardcore.testing.server (real time) and bench.virtual (virtual time) do that.
+Not for waiting: the server waits in real time, and a test may in virtual time.
 """
 
 from __future__ import annotations
@@ -19,6 +19,8 @@ from statistics import NormalDist, median, quantiles
 from struct import Struct
 from typing import Any, NamedTuple
 
+from ..failures import ConfigurationError
+
 NORMAL = NormalDist()
 THREE_DRAWS = Struct("<3Q")
 FAR_OUT = 4.0  # standard deviations of log latency beyond which `fit` calls a reply a straggler
@@ -31,13 +33,16 @@ def option(default: float | int | None, kind: type[float] | type[int], help: str
 
 @dataclass(frozen=True)
 class Profile:
-    """An endpoint's temper. The default answers at once and never refuses."""
+    """An endpoint's temper. The default answers at once and never refuses.
+
+    The one list of what can be simulated: each field is a flag of `rewardcore simulate` and of the server's process.
+    """
 
     latency: float = option(0.0, float, "median seconds to the first token")
     spread: float = option(0.0, float, "standard deviation of log(seconds to the first token); 0 is constant")
     tokens: int = option(0, int, "tokens in a reply")
     seconds_per_token: float = option(0.0, float, "seconds for each of them")
-    load_growth: float = option(0.0, float, "slow-down for each other request in flight; 0.01 is 1 %% each")
+    load_growth: float = option(0.0, float, "slow-down for each other request in flight; 0.01 is 1 % each")
     concurrency_limit: int | None = option(None, int, "answer 429 above this many in flight")
     rate_limit: float | None = option(None, float, "answer 429 above this many requests a second")
     retry_after: float = option(1.0, float, "seconds in the Retry-After header of a 429")
@@ -49,15 +54,19 @@ class Profile:
     straggler_factor: float = option(10.0, float, "how many times slower these are")
 
     def __post_init__(self) -> None:
-        for name, value in asdict(self).items():
-            if value is not None and not (math.isfinite(value) and value >= 0):
-                raise ValueError(f"{flag(name)} must be a finite number of at least 0, not {value}")
+        for f in fields(self):
+            name, value, kind = f.name, getattr(self, f.name), f.metadata["kind"]
+            if value is None and f.default is None:
+                continue
+            if not isinstance(value, int if kind is int else int | float) or not (math.isfinite(value) and value >= 0):
+                number = "a whole number" if kind is int else "a finite number"
+                raise ConfigurationError(f"{flag(name)} must be {number} of at least 0, not {value!r}")
             if name.endswith("_fraction") and value > 1:
-                raise ValueError(f"{flag(name)} must be a fraction from 0 to 1, not {value}")
+                raise ConfigurationError(f"{flag(name)} must be a fraction from 0 to 1, not {value}")
         if self.error_status < 500 or self.error_status not in set(HTTPStatus):
-            raise ValueError(f"--error-status must be a server error such as 503, not {self.error_status}")
+            raise ConfigurationError(f"--error-status must be a server error such as 503, not {self.error_status}")
         if self.rate_limit == 0:
-            raise ValueError("--rate-limit must be above 0; leave it out for no limit")
+            raise ConfigurationError("--rate-limit must be above 0; leave it out for no limit")
 
     def to_json(self) -> str:
         return json.dumps(asdict(self))
@@ -79,7 +88,7 @@ class Profile:
     def add_arguments(cls, parser: argparse.ArgumentParser) -> None:
         group = parser.add_argument_group("latency profile")
         for f in fields(cls):
-            text = f"{f.metadata['help']} (%(default)s)"
+            text = f"{f.metadata['help'].replace('%', '%%')} (%(default)s)"
             group.add_argument(flag(f.name), type=f.metadata["kind"], default=f.default, help=text)
 
 
@@ -100,6 +109,7 @@ class LatencyModel:
 
     def __init__(self, profile: Profile, seed: int = 0) -> None:
         self.profile = profile
+        self.seed = seed
         self._seed = seed.to_bytes(8, "little", signed=True)
         p = profile
         self._is_random = bool(p.spread or p.error_fraction or p.straggler_fraction)
@@ -180,7 +190,7 @@ def fit(latencies: Iterable[float]) -> Profile:
     """
     seconds = sorted(latencies)
     if len(seconds) < 8 or seconds[0] <= 0 or not math.isfinite(seconds[-1]):
-        raise ValueError(f"fit needs 8 or more latencies, each finite and above 0; it was given {len(seconds)}")
+        raise ConfigurationError(f"fit needs 8 or more latencies, each finite and above 0; it was given {len(seconds)}")
     logs = [math.log(value) for value in seconds]
     middle, sixths = median(logs), quantiles(logs, n=6, method="inclusive")
     spread = (sixths[-1] - sixths[0]) / (2 * NORMAL.inv_cdf(5 / 6))

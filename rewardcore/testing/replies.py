@@ -16,7 +16,8 @@ from typing import Any, NamedTuple
 
 import orjson
 
-from .latency import LatencyModel
+from .latency import LatencyModel, Profile
+from .script import Script, Step
 
 ANALYSIS = (
     "The response was read against the rubric. It addresses the question that was asked, its steps follow"
@@ -83,19 +84,20 @@ def write(request: ChatRequest) -> bytes:
         verdict = "<answer>true</answer>" if score == 10 else "<answer>false</answer>"
     else:
         verdict = f"<score>{score}</score>"
+    return write_completion(request, f"{ANALYSIS} {verdict}")
+
+
+def write_completion(
+    request: ChatRequest, content: str | None, finish_reason: str = "stop", refusal: str | None = None
+) -> bytes:
+    message = {"role": "assistant", "content": content} | ({"refusal": refusal} if refusal is not None else {})
     return orjson.dumps(
         {
             "id": "chatcmpl-" + request.digest.hex(),
             "object": "chat.completion",
             "created": CREATED,
             "model": request.model,
-            "choices": [
-                {
-                    "index": 0,
-                    "message": {"role": "assistant", "content": f"{ANALYSIS} {verdict}"},
-                    "finish_reason": "stop",
-                }
-            ],
+            "choices": [{"index": 0, "message": message, "finish_reason": finish_reason}],
             "usage": {
                 "prompt_tokens": request.prompt_tokens,
                 "completion_tokens": COMPLETION_TOKENS,
@@ -131,9 +133,13 @@ class SimulatedJudge:
         self.in_flight = 0
         self.reset()
 
-    def reset(self) -> None:
-        """Forget what was counted and drawn; requests still in flight stay so."""
-        self.latency.reset()
+    def reset(self, profile: Profile | None = None) -> None:
+        """Forget what was counted, drawn and scripted, with another profile if one is given; what flies still flies."""
+        if profile is None:
+            self.latency.reset()
+        else:
+            self.latency = LatencyModel(profile, self.latency.seed)
+        self.script = Script()
         self.requests = 0
         self.peak_in_flight = self.in_flight
         self.statuses: Counter[int] = Counter()
@@ -159,6 +165,20 @@ class SimulatedJudge:
             return Answer(404, 0.0, (), write_error(404, message, "model_not_found"))
         status, seconds, headers = self.latency.decide(request.digest, self.in_flight, now)
         if status == 200:
-            return Answer(200, seconds, headers, write(request))
+            step = self.script.next_step(body, request.digest)
+            if step is None:
+                return Answer(200, seconds, headers, write(request))
+            return perform(step, request, seconds, headers)
         message = f"simulated: {HTTPStatus(status).phrase}"
         return Answer(status, seconds, headers, write_error(status, message))
+
+
+def perform(step: Step, request: ChatRequest, seconds: float, headers: tuple[tuple[str, str], ...]) -> Answer:
+    """The answer that a script has for this request; an error comes at once, unless the script says otherwise."""
+    if step.status == 200:
+        body = write_completion(request, step.text, step.finish_reason, step.refusal)
+        return Answer(200, seconds if step.seconds is None else step.seconds, headers, body)
+    if step.retry_after is not None:
+        headers = (*headers, ("retry-after", f"{step.retry_after:g}"))
+    body = write_error(step.status, f"scripted: {HTTPStatus(step.status).phrase}", step.code)
+    return Answer(step.status, step.seconds or 0.0, headers, body)

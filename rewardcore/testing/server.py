@@ -1,167 +1,74 @@
-"""The simulated judge server: `python -m rewardcore.testing.server --port 0 --latency 0.2`, in a process of its own.
+"""The simulated judge server on 127.0.0.1, and the process of its own that SimulatedServer starts.
 
-It prints one JSON line with its port when it is ready, and ends when its stdin closes or its parent dies, so
-that no run leaves an orphan. HTTP/1.1 on a bare asyncio.Protocol, because a client's figure must not measure
-the server; /_stats says what it cost. Not a web server: no TLS, no chunked requests, no streaming.
+`python -m rewardcore.testing.server --latency 0.2` prints one JSON line with its port when it is ready, and ends when
+its stdin closes or its parent dies, so that no run leaves an orphan. People have `rewardcore simulate`, with the same
+flags.
 """
 
 from __future__ import annotations
 
 import argparse
 import asyncio
+import contextlib
 import errno
 import os
 import signal
 import sys
 import threading
-import time
-from http import HTTPStatus
-from typing import cast
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
 
 import orjson
 
+from ..failures import ConfigurationError
+from .connection import Connection, Service
 from .latency import LatencyModel, Profile
-from .replies import SimulatedJudge, write_error
+from .replies import SimulatedJudge
 
-MAXIMUM_HEAD = 64 * 1024
-MAXIMUM_BODY = 64 * 1024 * 1024
 PARENT_CHECK_SECONDS = 1.0
-HEADS = {
-    status.value: b"HTTP/1.1 %d %s\r\ncontent-type: application/json\r\n" % (status, status.phrase.encode())
-    for status in HTTPStatus
-}
 
 
-class Service:
-    """What all connections share: the judge, the loop's clock, and how late timers fired."""
+class Listening(NamedTuple):
+    """A server that is bound, and does not answer yet."""
 
-    def __init__(self, judge: SimulatedJudge, loop: asyncio.AbstractEventLoop) -> None:
-        self.judge = judge
-        self.loop = loop
-        self.started = time.monotonic()
-        self.late_seconds = 0.0
+    loop: asyncio.AbstractEventLoop
+    service: Service
+    port: int
 
-    def stats(self) -> dict[str, object]:
-        """CPU and wall seconds count from the start of the process, whatever is reset: take differences."""
-        return {
-            "requests": self.judge.requests,
-            "in_flight": self.judge.in_flight,
-            "peak_in_flight": self.judge.peak_in_flight,
-            "statuses": {str(status): count for status, count in self.judge.statuses.items()},
-            "late_seconds": self.late_seconds,
-            "cpu_seconds": time.process_time(),
-            "wall_seconds": time.monotonic() - self.started,
-        }
+    def serve(self, ready: Callable[[], object]) -> None:
+        """Until SIGINT, SIGTERM or `loop.stop()`. `ready` is called on the loop: before it, uvloop loses a signal."""
 
-    def page(self, method: bytes, path: bytes) -> tuple[int, bytes]:
-        """Everything but judging."""
-        match method, path:
-            case b"GET", b"/health":
-                return 200, b"{}"
-            case b"GET", b"/v1/models":
-                name = self.judge.model or "judge"
-                model = {"id": name, "object": "model", "created": 0, "owned_by": "bench"}
-                return 200, orjson.dumps({"object": "list", "data": [model]})
-            case b"GET", b"/_stats":
-                return 200, orjson.dumps(self.stats())
-            case b"POST", b"/_reset":
-                self.judge.reset()
-                self.late_seconds = 0.0
-                return 200, b"{}"
-        where = f"{method.decode('latin-1')} {path.decode('latin-1')}"
-        return 404, write_error(404, f"there is no {where}; the base URL ends in /v1")
+        def begin() -> None:
+            for stopper in (signal.SIGINT, signal.SIGTERM):
+                self.loop.add_signal_handler(stopper, self.loop.stop)
+            ready()
+
+        self.loop.call_soon(begin)
+        self.loop.run_forever()
 
 
-class Connection(asyncio.Protocol):
-    """One keep-alive connection. A second request waits unread until the first is answered."""
-
-    transport: asyncio.Transport
-
-    def __init__(self, service: Service) -> None:
-        self.service = service
-        self.buffer = b""
-        self.closing = False
-        self.timer: asyncio.TimerHandle | None = None
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self.transport = cast(asyncio.Transport, transport)  # uvloop's is one in all but name
-
-    def connection_lost(self, error: Exception | None) -> None:
-        if self.timer is not None:
-            self.timer.cancel()
-            self.timer = None
-            self.service.judge.leave()
-
-    def data_received(self, data: bytes) -> None:
-        self.buffer = self.buffer + data if self.buffer else data
-        while self.buffer and self.timer is None and not self.closing and self._take():
-            pass
-
-    def _take(self) -> bool:
-        """Serve the request at the front of the buffer; False when it is not all there yet."""
-        end = self.buffer.find(b"\r\n\r\n")
-        if end < 0:
-            return len(self.buffer) > MAXIMUM_HEAD and self._refuse(431)
-        head = self.buffer[:end].lower() + b"\r\n"
-        if b"\r\ntransfer-encoding:" in head:
-            return self._refuse(411)
-        length = 0
-        mark = head.find(b"\r\ncontent-length:")
-        if mark >= 0:
-            digits = head[mark + 17 : head.index(b"\r\n", mark + 2)].strip()
-            if not digits.isdigit():
-                return self._refuse(400)
-            length = int(digits)
-            if length > MAXIMUM_BODY:
-                return self._refuse(413)
-        start, stop = end + 4, end + 4 + length
-        if len(self.buffer) < stop:
-            return False
-        line = self.buffer[: self.buffer.index(b"\r\n")].split(b" ")
-        if len(line) != 3:
-            return self._refuse(400)
-        body, self.buffer = self.buffer[start:stop], self.buffer[stop:]
-        self.closing = b"\r\nconnection: close" in head or line[2] == b"HTTP/1.0"
-        if line[0] == b"POST" and line[1] == b"/v1/chat/completions":
-            self._judge(body)
-        else:
-            status, page = self.service.page(line[0], line[1])
-            self._send(status, (), page)
-        return True
-
-    def _judge(self, body: bytes) -> None:
-        service = self.service
-        now = service.loop.time()
-        status, seconds, headers, reply = service.judge.arrive(body, now)
-        if seconds > 0:
-            due = now + seconds
-            self.timer = service.loop.call_at(due, self._reply, due, status, headers, reply)
-        else:
-            service.judge.leave()
-            self._send(status, headers, reply)
-
-    def _reply(self, due: float, status: int, headers: tuple[tuple[str, str], ...], body: bytes) -> None:
-        self.timer = None
-        self.service.late_seconds += self.service.loop.time() - due
-        self.service.judge.leave()
-        self._send(status, headers, body)
-        if self.buffer:
-            self.data_received(b"")
-
-    def _send(self, status: int, headers: tuple[tuple[str, str], ...], body: bytes) -> None:
-        extra = "".join(f"{name}: {value}\r\n" for name, value in headers).encode() if headers else b""
-        if self.closing:
-            extra += b"connection: close\r\n"
-        self.transport.write(b"%s%scontent-length: %d\r\n\r\n%s" % (HEADS[status], extra, len(body), body))
-        if self.closing:
-            self.transport.close()
-
-    def _refuse(self, status: int) -> bool:
-        """Answer what cannot be read and hang up, since where the next request starts is not known."""
-        self.closing = True
-        message = f"{HTTPStatus(status).phrase}: send Content-Length and a body"
-        self._send(status, (), write_error(status, message))
-        return False
+@contextlib.contextmanager
+def listening(profile: Profile, *, port: int = 0, model: str | None = None, seed: int = 0) -> Iterator[Listening]:
+    """A simulated judge in this process. Raises ConfigurationError where the port cannot be used."""
+    if not 0 <= port <= 65535:  # uvloop would take another one
+        raise ConfigurationError(f"--port must be from 0, which takes any free one, to 65535, not {port}")
+    loop = new_event_loop()
+    try:
+        service = Service(SimulatedJudge(LatencyModel(profile, seed), model), loop)
+        try:
+            binding = loop.create_server(lambda: Connection(service), "127.0.0.1", port, backlog=4096)
+            server = loop.run_until_complete(binding)
+        except OSError as error:
+            if error.errno not in (errno.EADDRINUSE, errno.EACCES):
+                raise
+            raise ConfigurationError(
+                f"port {port} cannot be used ({os.strerror(error.errno)}): choose another with --port, or --port 0 for"
+                " any free one"
+            ) from None
+        yield Listening(loop, service, server.sockets[0].getsockname()[1])
+        server.close()
+    finally:
+        loop.close()
 
 
 def stop_with_parent(loop: asyncio.AbstractEventLoop) -> None:
@@ -203,27 +110,12 @@ def main(arguments: list[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     try:
         profile = Profile.from_arguments(options)
-    except ValueError as error:
-        parser.error(str(error))
-    loop = new_event_loop()
-    service = Service(SimulatedJudge(LatencyModel(profile, options.seed), options.model), loop)
-    try:
-        listening = loop.create_server(lambda: Connection(service), "127.0.0.1", options.port, backlog=4096)
-        server = loop.run_until_complete(listening)
-    except OSError as error:
-        if error.errno not in (errno.EADDRINUSE, errno.EACCES):
-            raise
-        print(
-            f"rewardcore.testing.server: port {options.port} cannot be used ({os.strerror(error.errno)}):"
-            " choose another with --port, or --port 0 for any free one",
-            file=sys.stderr,
-        )
+        with listening(profile, port=options.port, model=options.model, seed=options.seed) as server:
+            stop_with_parent(server.loop)
+            server.serve(lambda: print(orjson.dumps({"port": server.port}).decode(), flush=True))
+    except ConfigurationError as error:
+        print(f"rewardcore.testing.server: {error}", file=sys.stderr)
         return 2
-    stop_with_parent(loop)
-    for number in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(number, loop.stop)
-    print(orjson.dumps({"port": server.sockets[0].getsockname()[1]}).decode(), flush=True)
-    loop.run_forever()
     return 0
 
 

@@ -1,25 +1,28 @@
 """Starts rewardcore.testing.server in a process of its own, and surely stops it: for benchmarks and tests.
 
-`with SimulatedServer(Profile(latency=0.2)) as server:` gives `server.base_url`; a server that dies says why,
+`with SimulatedServer(Profile(latency=0.2)) as server:` gives `server.endpoint`; a server that dies says why,
 with the end of its stderr. refuse_if_saturated keeps a client's figure honest: where the server's core was
 full, the figure is the server's own. Not for real endpoints.
 """
 
 from __future__ import annotations
 
-import http.client
 import json
 import os
 import select
 import subprocess
 import sys
 import tempfile
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import IO
+from typing import IO, Any
 
+from ..http.endpoint import Endpoint
 from .latency import Profile
+from .profiles import named
+from .script import Step, When
 
 SATURATED = 0.9
 STDERR_TAIL = 2000
@@ -41,6 +44,8 @@ class Stats:
     in_flight: int
     peak_in_flight: int
     statuses: dict[str, int]
+    connections_open: int
+    connections_opened: int
     late_seconds: float  # by how much replies left after they were due, all together
     cpu_seconds: float
     wall_seconds: float
@@ -62,18 +67,24 @@ def refuse_if_saturated(before: Stats, after: Stats) -> None:
 
 
 class SimulatedServer:
-    """A context manager around `python -m rewardcore.testing.server`."""
+    """A context manager around a simulated judge in a process of its own, which ends with the block or with its parent.
+
+    `profile` is a Profile, or the name of one (`rewardcore simulate --profiles` lists them). `model` is the only name
+    that is served; None serves any.
+    """
 
     def __init__(
         self,
-        profile: Profile | None = None,
+        profile: Profile | str | None = None,
         *,
         model: str | None = None,
         seed: int = 0,
         port: int = 0,
         ready_timeout: float = 30.0,
     ) -> None:
-        self.arguments = [*(profile or Profile()).to_arguments(), "--seed", str(seed), "--port", str(port)]
+        self._profile = named(profile)
+        self._model = model
+        self.arguments = [*self._profile.to_arguments(), "--seed", str(seed), "--port", str(port)]
         if model is not None:
             self.arguments += ["--model", model]
         self.port = port
@@ -84,6 +95,11 @@ class SimulatedServer:
     @property
     def base_url(self) -> str:
         return f"http://127.0.0.1:{self.port}/v1"
+
+    @property
+    def endpoint(self) -> Endpoint:
+        """Ready for `open_judge`; no key is needed."""
+        return Endpoint(self.base_url, self._model or "judge", api_key_env=None)
 
     @property
     def process_id(self) -> int:
@@ -129,13 +145,32 @@ class SimulatedServer:
     def stats(self) -> Stats:
         return Stats(**json.loads(self._request("GET", "/_stats")))
 
-    def reset(self) -> None:
-        self._request("POST", "/_reset")
+    def reset(self, profile: Profile | str | None = None, **changes: Any) -> None:
+        """Begin again: nothing counted, drawn or scripted; with this profile, or else the one of the start.
 
-    def _request(self, method: str, path: str) -> bytes:
+        `reset("limited", latency=0.1)` takes a profile by its name and changes a field of it.
+        """
+        begun = named(self._profile if profile is None else profile, **changes)
+        self._request("POST", "/_reset", asdict(begun))
+
+    def when(self, text: str) -> When:
+        """What the requests get whose messages hold this text: `when("It is 41.").fails(429, times=2).scores(7)`.
+
+        Verbs: scores, answers, says, refuses, truncates, fails. A text told later goes before those told earlier, and
+        `when("")` means every request. Before the requests that it is for.
+        """
+        return When(text, self._tell)
+
+    def _tell(self, text: str, steps: Sequence[Step]) -> None:
+        self._request("POST", "/_script", [text, steps])
+
+    def _request(self, method: str, path: str, document: object = None) -> bytes:
+        import http.client  # here, since every command of the command line imports this file
+
+        body = b"" if document is None else json.dumps(document).encode()
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=10)
         try:
-            connection.request(method, path, headers={"Content-Length": "0"})
+            connection.request(method, path, body, headers={"Content-Length": str(len(body))})
             return connection.getresponse().read()
         except OSError as error:
             assert self._process is not None, "the server is started by `with`"

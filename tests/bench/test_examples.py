@@ -7,9 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from rewardcore.testing.latency import Profile
-from rewardcore.testing.server_process import SimulatedServer
-
 ROOT = Path(__file__).parents[2]
 EXAMPLES = {
     "first_verdicts": ["sample     ok  score ", "failed, no score: RubricFailed", "3 requests, "],
@@ -42,20 +39,18 @@ def test_an_example_runs_from_start_to_finish(name):
     assert all(line.startswith("rewardcore: 1 of 4 not judged") for line in lines), done.stderr
 
 
-def test_an_example_judges_with_an_endpoint_of_the_callers_own():
-    with SimulatedServer(Profile(), seed=1) as server:
-        done = run("-m", "examples.overlap", "--base-url", server.base_url, "--model", "judge", timeout=120)
-        assert "256 of 256 scored" in done.stdout, done.stderr
-        assert server.stats().requests == 256
+def test_an_example_judges_with_an_endpoint_of_the_callers_own(judge_server):
+    done = run("-m", "examples.overlap", "--base-url", judge_server.base_url, "--model", "judge", timeout=120)
+    assert "256 of 256 scored" in done.stdout, done.stderr
+    assert judge_server.stats().requests == 256
 
 
-def test_the_readmes_first_program_runs_as_it_stands(tmp_path):
+def test_the_readmes_first_program_runs_as_it_stands(tmp_path, judge_server):
     (source,) = re.findall(
         r"```python\n(import rewardcore as rc\n.*?open_judge\(.*?)```", (ROOT / "README.md").read_text(), re.S
     )
-    with SimulatedServer(Profile(), seed=1) as server:
-        program = tmp_path / "program.py"
-        program.write_text(source.replace("http://127.0.0.1:8000/v1", server.base_url))
-        done = subprocess.run([sys.executable, str(program)], cwd=tmp_path, capture_output=True, text=True, timeout=120)
+    program = tmp_path / "program.py"
+    program.write_text(source.replace("http://127.0.0.1:8000/v1", judge_server.base_url))
+    done = subprocess.run([sys.executable, str(program)], cwd=tmp_path, capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr
     assert "Stats(requests=2" in done.stdout

@@ -11,7 +11,6 @@ from bench.prefix_share import SHARED, share, token_first
 from bench.scenarios import PREFIXES, groups_of
 from rewardcore import Sample, rubrics
 from rewardcore.rubrics import TemplateRubric
-from rewardcore.testing.server_process import SimulatedServer
 from tests.bench.test_reporting import bench_session
 
 every_prefix = pytest.mark.parametrize("scenario", PREFIXES, ids=[scenario.id for scenario in PREFIXES])
@@ -70,10 +69,9 @@ def test_a_wrong_flag_of_the_proof_on_a_server_is_named(arguments, says, capsys)
     assert says in capsys.readouterr().err
 
 
-def test_a_server_without_counters_is_named_before_anything_is_judged(capsys):
-    with SimulatedServer() as server:
-        assert prefix_cache.main(["--base-url", server.base_url, "--model", "judge"]) == 1
-        assert server.stats().requests == 0
+def test_a_server_without_counters_is_named_before_anything_is_judged(capsys, judge_server):
+    assert prefix_cache.main(["--base-url", judge_server.base_url, "--model", "judge"]) == 1
+    assert judge_server.stats().requests == 0
     (line,) = capsys.readouterr().err.splitlines()
     assert line.startswith("bench.prefix_cache: --base-url: http://127.0.0.1:")
     assert "/metrics cannot be read, as vLLM's can: " in line

@@ -88,13 +88,12 @@ def test_base_url_without_model_names_both_flags():
     assert "--base-url and --model go together" in done.stdout + done.stderr
 
 
-def test_a_real_endpoint_is_estimated_and_capped():
-    with SimulatedServer(model="judge") as server:
-        real = RealEndpoint.connect(server.base_url, "judge", "NO_KEY_NEEDED", Budget(100, 64))
-        assert sum(scenario.requests for scenario in real.scenarios) <= 100
-        assert real.left_out
-        assert f"{sum(s.requests for s in real.scenarios)} requests" in real.estimate()
-        assert "--max-requests 100" in real.estimate()
+def test_a_real_endpoint_is_estimated_and_capped(judge_server):
+    real = RealEndpoint.connect(judge_server.base_url, "judge", "NO_KEY_NEEDED", Budget(100, 64))
+    assert sum(scenario.requests for scenario in real.scenarios) <= 100
+    assert real.left_out
+    assert f"{sum(s.requests for s in real.scenarios)} requests" in real.estimate()
+    assert "--max-requests 100" in real.estimate()
 
 
 def test_a_wrong_model_name_is_a_clear_error():
@@ -113,11 +112,10 @@ def test_an_unreachable_base_url_is_a_clear_error(monkeypatch):
         RealEndpoint.connect(gone, "judge", "NO_KEY_NEEDED", Budget(100, 64))
 
 
-def test_a_session_against_a_real_endpoint_runs_its_scenarios(tmp_path):
-    with SimulatedServer(model="judge") as server:
-        flags = ("--base-url", server.base_url, "--model", "judge", "--max-requests", "40")
-        done = bench_session("-k", "real_endpoint", f"--records={tmp_path / 'records.jsonl'}", *flags)
-        assert done.returncode == 0, done.stdout
-        assert "real endpoint http://127.0.0.1" in done.stdout
-        # Two scenarios of 16 fit below 40, and one request was the check before them.
-        assert server.stats().requests == 33
+def test_a_session_against_a_real_endpoint_runs_its_scenarios(tmp_path, judge_server):
+    flags = ("--base-url", judge_server.base_url, "--model", "judge", "--max-requests", "40")
+    done = bench_session("-k", "real_endpoint", f"--records={tmp_path / 'records.jsonl'}", *flags)
+    assert done.returncode == 0, done.stdout
+    assert "real endpoint http://127.0.0.1" in done.stdout
+    # Two scenarios of 16 fit below 40, and one request was the check before them.
+    assert judge_server.stats().requests == 33

@@ -58,7 +58,7 @@ def test_explain_without_a_key_lists_the_newest(cached):
 @pytest.mark.parametrize(
     ("path", "key", "says"),
     [
-        ("missing.sqlite", "", "PATH missing.sqlite does not exist"),
+        ("missing.sqlite", "", "cache missing.sqlite does not exist"),
         (None, "xyz", "KEY 'xyz' is not hexadecimal"),
         (None, "ffffffffffff", "has a key that begins with 'ffffffffffff'"),
     ],

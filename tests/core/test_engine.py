@@ -28,6 +28,7 @@ from rewardcore.failures import (
     UnexpectedReply,
     WorkerDied,
 )
+from rewardcore.http.cache_contents import find
 from rewardcore.http.engine import Engine, Flight, GiveUp
 from rewardcore.http.pace import Pace
 from rewardcore.http.request import RequestBuilder
@@ -308,9 +309,7 @@ def test_no_failure_refusal_or_truncated_reply_is_ever_stored(tmp_path, answer):
     desk.call("a")
     assert isinstance(desk.take(), Flight)
     cache.close()
-    cache = SqliteCache(tmp_path / "judge.sqlite")
-    assert cache.rows() == []
-    cache.close()
+    assert find(cache.path) == []
 
 
 def test_a_failed_reply_is_shown_and_counted_though_it_is_not_stored(desk):
@@ -327,9 +326,7 @@ def test_a_cached_reply_goes_to_disk_with_the_material_of_its_key(tmp_path):
     flight = desk.flight()
     desk.reply(flight, "0.5")
     cache.close()
-    cache = SqliteCache(tmp_path / "judge.sqlite")
-    ((key, text, material, _),) = cache.rows()
-    cache.close()
+    ((key, text, material, _),) = find(cache.path)
     assert (bytes.fromhex(key), text) == (flight.request.key, "0.5")
     assert material == desk.engine.builder.material(flight.request)
 

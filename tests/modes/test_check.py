@@ -14,6 +14,7 @@ import pytest
 import respx
 
 import rewardcore as rc
+from rewardcore.testing import SimulatedServer
 from tests.modes.conftest import MODES, Opener
 from tests.modes.custom_rubrics import SeesTheTruth
 from tests.modes.hostile_server import HostileServer, completion
@@ -150,12 +151,8 @@ def test_the_command_answers_a_mistake_in_one_line(arguments: list[str], says: s
     assert errors.count("\n") == 1
 
 
-def test_the_command_finds_the_simulated_judge_fit() -> None:
-    from rewardcore.testing.latency import Profile
-    from rewardcore.testing.server_process import SimulatedServer
-
-    with SimulatedServer(Profile(), seed=1) as server:
-        code, out, errors = command(server.base_url, "--model", "simulated-judge")
+def test_the_command_finds_the_simulated_judge_fit(judge_server: SimulatedServer) -> None:
+    code, out, errors = command(judge_server.base_url, "--model", "simulated-judge")
     assert (code, errors) == (0, "")
     assert [line.split()[1] for line in out.splitlines()] == ["ok", "ok", "-", "ok", "-"]
 

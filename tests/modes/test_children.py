@@ -21,6 +21,7 @@ from pathlib import Path
 import pytest
 
 import rewardcore as rc
+from rewardcore.http.cache_contents import find
 from tests.modes import leftovers
 from tests.modes.conftest import MODES, Opener
 from tests.modes.hostile_server import HostileServer, eventually, ok
@@ -83,8 +84,7 @@ async def test_a_streamed_sample_that_the_child_cannot_read_fails_alone(
 
 
 def rows(path: Path) -> int:
-    with contextlib.closing(rc.SqliteCache(path)) as cache:
-        return len(cache.rows(newest=1000))
+    return len(find(path, newest=1000))
 
 
 @contextmanager

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-import rewardcore as rc
+from rewardcore.http.cache_contents import find
 from tests.modes.conftest import MODES
 from tests.modes.hostile_server import HostileServer, ok
 from tests.modes.scripts import run_script
@@ -51,8 +51,7 @@ def rows(path: Path) -> set[str]:
     """The keys in a file that is whole."""
     with contextlib.closing(sqlite3.connect(path)) as connection:
         assert connection.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
-    with contextlib.closing(rc.SqliteCache(path)) as cache:
-        return {key for key, *_ in cache.rows(newest=1000)}
+    return {found.key for found in find(path, newest=1000)}
 
 
 # While the client is being imported.
@@ -113,13 +112,14 @@ def test_a_fork_while_another_thread_imports_the_client(mode: str, client: str, 
 CACHE = (
     HEAD
     + """
+from rewardcore.http.cache_contents import find
 from tests.modes.hostile_server import eventually
 
 def main():
     cache = rc.SqliteCache(sys.argv[4])
     judge = open_judge(cache)
     judged(judge, "before", 5)
-    eventually(lambda: len(cache.rows()) == 5, "nothing is being written")
+    eventually(lambda: len(find(cache.path)) == 5, "nothing is being written")
     told, tell = os.pipe()
 
     def in_the_child():
@@ -131,7 +131,7 @@ def main():
 
     pid = forked(in_the_child)
     assert not any(judged(judge, "parent", 5))
-    eventually(lambda: len(cache.rows()) == 10, "the parent's rows are in the file")
+    eventually(lambda: len(find(cache.path)) == 10, "the parent's rows are in the file")
     os.write(tell, b".")
     ended_well(pid)
     assert all(judged(judge, "child", 5))

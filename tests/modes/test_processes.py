@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 import rewardcore as rc
+from rewardcore.http.cache_contents import find
 from tests.modes import leftovers
 from tests.modes.conftest import Opener
 from tests.modes.custom_rubrics import DiesInParse, RaisesAwkwardly, Unpicklable
@@ -202,11 +203,7 @@ def test_a_judge_that_is_never_closed_still_puts_its_cache_on_disk(
 ) -> None:
     script, path = server.script(ok), tmp_path / "cache.sqlite"
     assert run_script(UNCLOSED, server.base_url, script.marker, mode, str(path)) == ("ok ok\n", "", 0)
-    cache = rc.SqliteCache(path)
-    try:
-        assert len(cache.rows()) == 2
-    finally:
-        cache.close()
+    assert len(find(path)) == 2
 
 
 KILLED = (

@@ -8,6 +8,7 @@ import signal
 import socket
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from dataclasses import replace
 from itertools import pairwise
@@ -21,9 +22,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bench.virtual import VirtualClock
+from rewardcore.testing.connection import MAXIMUM_BODY, Connection, Service
 from rewardcore.testing.latency import LatencyModel, Profile
+from rewardcore.testing.profiles import PROFILES, named
 from rewardcore.testing.replies import SimulatedJudge, expected_score
-from rewardcore.testing.server import MAXIMUM_BODY, Connection, Service
 from rewardcore.testing.server_process import (
     SaturatedServer,
     ServerDied,
@@ -142,6 +144,40 @@ def test_counters_count_judgements_only_and_reset_keeps_the_clocks(server: Simul
     assert after.cpu_seconds >= before.cpu_seconds > 0
 
 
+def test_connections_are_counted_and_who_asks_for_the_count_is_none() -> None:
+    with SimulatedServer() as server:
+        with httpx.Client(base_url=server.base_url, trust_env=False) as one, httpx.Client(trust_env=False) as two:
+            for _ in range(3):
+                one.post("/chat/completions", content=BODY)
+            two.get(f"http://127.0.0.1:{server.port}/health")
+            stats = server.stats()
+            assert (stats.connections_opened, stats.connections_open) == (2, 2)
+            server.reset()
+            one.post("/chat/completions", content=BODY)  # over the connection that it has
+            stats = server.stats()
+            assert (stats.connections_opened, stats.connections_open) == (0, 2)
+        give_up = time.monotonic() + NET
+        while server.stats().connections_open:  # the server sees them close in its own time
+            assert time.monotonic() < give_up
+        assert server.stats().connections_opened == 0
+
+
+def test_a_reset_may_bring_another_temper_and_the_next_goes_back(server: SimulatedServer) -> None:
+    url = f"{server.base_url}/chat/completions"
+    server.reset("rate-limited", latency=0.0, rate_limit=0.001)
+    assert [httpx.post(url, content=BODY, trust_env=False).status_code for _ in range(2)] == [200, 429]
+    server.reset()
+    assert [httpx.post(url, content=BODY, trust_env=False).status_code for _ in range(2)] == [200, 200]
+
+
+def test_every_named_profile_says_what_it_is_like_and_starts() -> None:
+    for name, (profile, line) in PROFILES.items():
+        assert named(name) == profile
+        assert 0 < len(line) < 80
+    with SimulatedServer("flaky") as flaky:
+        assert flaky.arguments[:2] == ["--latency", "0.5"]
+
+
 def test_replies_leave_when_the_latency_is_over_and_in_the_order_of_the_requests() -> None:
     clock = VirtualClock()
 
@@ -191,7 +227,7 @@ def test_it_does_not_matter_how_the_bytes_are_cut(cuts: list[int]) -> None:
     assert clock.run(feed([stream[a:b] for a, b in pairwise(edges)])) == whole
 
 
-QUIET = Stats(0, 0, 0, {}, 0.0, cpu_seconds=1.0, wall_seconds=10.0)
+QUIET = Stats(0, 0, 0, {}, 0, 0, 0.0, cpu_seconds=1.0, wall_seconds=10.0)
 
 
 @pytest.mark.parametrize(("cpu", "is_refused"), [(1.0, False), (1.9, False), (1.95, True), (2.0, True)])

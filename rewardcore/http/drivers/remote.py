@@ -29,7 +29,7 @@ from ...reply import Answer
 from ...sample import Sample
 from ...stats import Stats
 from ...verdict import Verdict
-from ..cache import BUSY_SECONDS
+from ..cache_file import BUSY_SECONDS
 from ..processes import Child
 from ..settings import Settings
 from .loop import LoopDriver
