@@ -51,6 +51,10 @@ class KeptProcess:
         """None while it runs, and where it was never told; below 0 it is a signal's number."""
         return self._state.exit_code
 
+    @property
+    def was_stopped(self) -> bool:
+        return not self._stop.alive
+
     def ended(self, seconds: float = 0.0) -> bool:
         """Whether it has ended, or ends within so many seconds."""
         return self._state.wait(seconds, until_empty=False)

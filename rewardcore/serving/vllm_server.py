@@ -129,7 +129,7 @@ class VllmServer:
         with waiting("vLLM", self._progress) as tell:
             while not self._is_healthy():
                 if process.ended(_POLL_SECONDS):
-                    raise self._death(process, "ended before it was ready")
+                    raise self._early_death(process)
                 seconds = time.monotonic() - began
                 if seconds > self.startup_timeout:
                     raise ServerFailed(
@@ -139,7 +139,7 @@ class VllmServer:
                     )
                 tell(seconds, self._log.last_line())
         if process.ended():
-            raise self._death(process, "ended before it was ready")
+            raise self._early_death(process)
         if not ports.is_held_by(self.port, process.has):  # taken since we looked, and it was that one that answered
             raise ports.in_use(self.port)
 
@@ -149,6 +149,11 @@ class VllmServer:
             connection.request("GET", "/health")
             return connection.getresponse().status == 200
         return False
+
+    def _early_death(self, process: KeptProcess) -> ServerFailed:
+        if process.was_stopped:
+            return ServerFailed("vLLM was stopped while it started: stop() was called in another thread")
+        return self._death(process, "ended before it was ready")
 
     def _death(self, process: KeptProcess, how: str) -> ServerFailed:
         return ServerFailed(sentence(how, process.exit_code, self._log.lines(), self.log_path), self._log.tail())
