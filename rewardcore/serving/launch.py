@@ -32,7 +32,7 @@ _OF_A_RANK = re.compile(
 
 def model_named(model_path: str | os.PathLike[str], model_name: str | None) -> tuple[str, str]:
     """The model as vLLM is to find it, and what requests call it: by default a directory's name, or the hub's."""
-    path = os.fspath(model_path)
+    path = os.fspath(model_path) if isinstance(model_path, str | os.PathLike) else ""
     if not isinstance(path, str) or not path.strip():
         raise ConfigurationError(f"model_path must be a directory or a hub's name, not {model_path!r}")
     if model_name is not None and not (isinstance(model_name, str) and model_name.strip()):

@@ -18,6 +18,7 @@ from ..failures import ConfigurationError
 
 _TAIL_BYTES, _TAIL_LINES, _LINE_LENGTH = 64 * 1024, 20, 300
 _ESCAPES = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
+_PREFIX = re.compile(r"^(\(\w+ pid=\d+\) )?([A-Z]+ [\d-]+ [\d:]+ \[[^]]*\] )?")
 _COMPLAINT = re.compile(r"\b(?:[A-Za-z_.]*(?:Error|Exception)|error): .+")
 _ECHO = "See root cause above"  # vLLM's server, of what its engine complained of before
 #: What a log tells of, and what to do then.
@@ -74,7 +75,8 @@ class ServerLog:
         return "\n".join(self.lines()[-_TAIL_LINES:])
 
     def last_line(self) -> str:
-        return next(iter(self.lines()[-1:]), "")
+        """Without what stands before every line of vLLM's: process, level, time and place."""
+        return next((_PREFIX.sub("", line).strip() for line in self.lines()[-1:]), "")
 
 
 def sentence(how: str, exit_code: int | None, lines: Sequence[str], path: Path) -> str:

@@ -24,9 +24,14 @@ def test_a_long_wait_is_told_now_and_then_and_when_it_is_over() -> None:
 
 def test_what_failed_is_not_called_ready() -> None:
     told: list[str] = []
-    with pytest.raises(OSError, match="gone"), waiting("vLLM", told.append) as tell:
-        tell(3, "loading")
-        raise OSError("gone")
+
+    def fail() -> None:
+        with waiting("vLLM", told.append) as tell:
+            tell(3, "loading")
+            raise OSError("gone")
+
+    with pytest.raises(OSError, match="gone"):
+        fail()
     assert told == ["waiting for vLLM, 3 s, loading"]
 
 

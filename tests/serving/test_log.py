@@ -60,6 +60,23 @@ def test_a_line_is_shown_as_a_person_would_see_it(tmp_path: Path) -> None:
         assert "vllm --model 'a b'\n" in (tmp_path / "a.log").read_text(errors="replace")
 
 
+@pytest.mark.parametrize(
+    ("written", "told"),
+    [
+        ("(EngineCore pid=12) INFO 11-16 19:28:28 [core.py:185] Loading weights", "Loading weights"),
+        ("INFO 11-16 19:28:28 [core.py:185] Loading weights", "Loading weights"),
+        ("(APIServer pid=11)   warnings.warn(", "warnings.warn("),
+        ("Loading safetensors: 50%", "Loading safetensors: 50%"),
+    ],
+)
+def test_who_waits_reads_what_was_said_and_not_who_said_it_when(tmp_path: Path, written: str, told: str) -> None:
+    log = ServerLog(tmp_path / "a.log")
+    with log.opened(["vllm"]) as file:
+        file.write(written.encode())
+        file.flush()
+        assert log.last_line() == told
+
+
 def test_only_the_end_of_a_long_log_is_read(tmp_path: Path) -> None:
     log = ServerLog(tmp_path / "a.log")
     with log.opened(["vllm"]) as file:

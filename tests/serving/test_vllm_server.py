@@ -287,6 +287,8 @@ def test_its_environment_is_ours_without_a_launchers_ranks(stand: Stand, monkeyp
         ("/missing/model", "does not exist, and is no hub's name such as"),
         ("a/b/c", "does not exist, and is no hub's name such as"),
         ("", "model_path must be a directory or a hub's name"),
+        (None, "model_path must be a directory or a hub's name"),
+        (7, "model_path must be a directory or a hub's name"),
     ],
 )
 def test_a_model_that_cannot_be_there_is_one_sentence(
