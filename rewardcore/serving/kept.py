@@ -63,8 +63,10 @@ class KeptProcess:
         """Whether that process is one of the command's."""
         return self._state.has(pid)
 
-    def stop(self) -> None:
+    def stop(self, grace: float | None = None) -> None:
         """SIGTERM, SIGKILL after the grace; back when nobody is left. Twice is fine. A second Ctrl-C kills at once."""
+        if grace is not None:
+            self._state.patience = grace
         self._stop()
         self._state.wait(0.0, until_empty=True)  # behind another thread that stops it
 
@@ -79,7 +81,8 @@ class _State:
     def __init__(self, keeper: subprocess.Popen[bytes], grace: float) -> None:
         self.pid: int | None = None
         self.exit_code: int | None = None
-        self._keeper, self._grace = keeper, grace
+        self.patience = grace + _KEEPER_SECONDS  # seconds from SIGTERM until we ask for SIGKILL: the keeper did before
+        self._keeper = keeper
         self._is_over = False  # the keeper has said all that it had to say
         self._is_ours = True
         self._told = b""
@@ -118,7 +121,7 @@ class _State:
         with self._lock:
             try:
                 self._ask(b"t")
-                is_over = self.wait(self._grace + _KEEPER_SECONDS, until_empty=True)
+                is_over = self.wait(self.patience, until_empty=True)
             except BaseException:  # such as a second Ctrl-C: whoever is in a hurry waits for no grace
                 self._end(is_over=False)
                 raise

@@ -24,6 +24,8 @@ from .kept import KeptProcess
 from .log import ServerLog, sentence
 
 _GRACE_SECONDS = 10.0
+#: While it starts there is nothing to finish, and vLLM hears no SIGTERM while it waits for its engine.
+_STARTING_GRACE_SECONDS = 2.0
 _POLL_SECONDS = 0.25
 _HEALTH_SECONDS = 2.0
 
@@ -113,15 +115,18 @@ class VllmServer:
         try:
             self._wait_until_healthy(process)
         except BaseException:
-            self.stop()
+            self._stop(_STARTING_GRACE_SECONDS)
             raise
         return self.endpoint
 
     def stop(self) -> None:
         """SIGTERM, SIGKILL after 10 s; back when none of its processes is left. Twice is fine."""
+        self._stop()
+
+    def _stop(self, grace: float | None = None) -> None:
         process = self._process
         if process is not None:
-            process.stop()
+            process.stop(grace)
             self._process = None
 
     def _wait_until_healthy(self, process: KeptProcess) -> None:

@@ -66,6 +66,17 @@ def test_a_second_signal_waits_for_no_grace(stand: Stand, number: signal.Signals
         assert stand.all_are_gone_now()
 
 
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_start_is_ended_without_the_whole_grace(stand: Stand, number: signal.Signals) -> None:
+    """Nothing is to be finished yet, and vLLM does not listen while it waits for its engine."""
+    patient = "from rewardcore.serving import vllm_server\nvllm_server._GRACE_SECONDS = 3600.0\n"
+    with scripts.started(stand.script(patient + IN_USE, "--silent", "--stubborn")) as process:
+        stand.pids()
+        process.send_signal(number)
+        process.wait(30)
+        assert stand.all_are_gone_now()
+
+
 def test_it_is_killed_with_its_children_long_after_its_owner_was(stand: Stand) -> None:
     """The keeper goes on alone: polite first, and after the grace no more."""
     with scripts.started(stand.script(IN_USE, "--stubborn")) as process:

@@ -252,18 +252,18 @@ def test_a_forgotten_server_ends(stand: Stand) -> None:
     assert stand.all_are_gone_now()
 
 
-def test_the_death_of_its_keeper_is_the_servers_too(stand: Stand) -> None:
-    server = stand.server("--children")
+@pytest.mark.parametrize("behaviour", [[], ["--stubborn"]])
+def test_the_death_of_its_keeper_is_the_servers_too(stand: Stand, behaviour: list[str]) -> None:
+    server = stand.server(*behaviour)
     with server:
-        keeper = int(Path(f"/proc/{stand.pids()[0]}/stat").read_text().rpartition(")")[2].split()[1])
-        os.kill(keeper, signal.SIGKILL)
+        (pid,) = stand.pids()
+        os.kill(os.getsid(pid), signal.SIGKILL)
         assert until(lambda: not server.alive)
-        with pytest.raises(ServerFailed, match="keeper was killed"):
+        with pytest.raises(ServerFailed, match="its keeper was killed"):
             server.raise_if_dead()
-    assert until(lambda: not is_alive(stand.pids()[0]))
-    for pid in stand.pids():  # children that are deaf, and left the group, are out of reach without their keeper
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(pid, signal.SIGKILL)
+        if not behaviour:
+            assert stand.all_are_gone(), "it is told by the kernel"
+    assert stand.all_are_gone()
 
 
 def test_its_environment_is_ours_without_a_launchers_ranks(stand: Stand, monkeypatch: pytest.MonkeyPatch) -> None:
