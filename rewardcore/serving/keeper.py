@@ -26,6 +26,9 @@ def main(grace: float, command: list[str]) -> None:
     control = ctypes.CDLL(None).prctl if _IS_LINUX else lambda *_: None
     # Orphans among the descendants become our children: we find them, and no zombie stays where PID 1 reaps nobody.
     control(_PR_SET_CHILD_SUBREAPER, 1)
+    signal.pthread_sigmask(
+        signal.SIG_SETMASK, ()
+    )  # a thread that blocks signals would pass that on, to the command too
     woken = _wake_on(signal.SIGCHLD, signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
     child = subprocess.Popen(
         command,

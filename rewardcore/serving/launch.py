@@ -50,8 +50,7 @@ def model_named(model_path: str | os.PathLike[str], model_name: str | None) -> t
         raise ConfigurationError(
             f"model_path {path!r} does not exist, and is no hub's name such as Qwen/Qwen3-8B; give a directory"
         )
-    place = place.resolve()
-    return str(place), model_name or place.name
+    return str(place.resolve()), model_name or place.absolute().name
 
 
 def file_name(model_name: str) -> str:

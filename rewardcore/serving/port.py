@@ -38,15 +38,15 @@ def in_use(port: int) -> ConfigurationError:
 
 def is_held_by(port: int, ours: Callable[[int], bool]) -> bool:
     """Whether one of our processes listens there; True where that cannot be known, without /proc."""
-    return not any(_listening(port)) or any(map(ours, _listeners(port)))
+    return not any(_listening(port)) or bool(_listeners(port, ours))
 
 
-def _listeners(port: int) -> set[int]:
+def _listeners(port: int, among: Callable[[int], bool] = lambda _: True) -> set[int]:
     """The processes that listen there, as far as this user may see."""
     sockets = {f"socket:[{inode}]" for inode in _listening(port)}
     found = set()
     for entry in Path("/proc").iterdir() if sockets else ():
-        if entry.name.isdigit():
+        if entry.name.isdigit() and among(int(entry.name)):
             try:
                 if any(os.readlink(link) in sockets for link in (entry / "fd").iterdir()):
                     found.add(int(entry.name))

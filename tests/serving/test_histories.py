@@ -102,6 +102,21 @@ def test_an_exit_stops_it_and_waits(stand: Stand, end: str) -> None:
         assert stand.all_are_gone_now()
 
 
+def test_signals_that_are_blocked_here_reach_it(stand: Stand) -> None:
+    """Threads of other libraries block them, and what is blocked is inherited."""
+    source = """
+import signal
+from rewardcore.serving import vllm_server
+vllm_server._GRACE_SECONDS = 3600.0
+signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM, signal.SIGCHLD, signal.SIGINT})
+with server:
+    pass
+"""
+    with scripts.started(stand.script(source)) as process:
+        assert scripts.ended(process) == ("", "", 0)
+        assert stand.all_are_gone_now()
+
+
 @pytest.mark.parametrize("end", ["os._exit(0)", "os.abort()"])
 def test_an_exit_without_any_manners_stops_it_too(stand: Stand, end: str) -> None:
     with scripts.started(stand.script(f"import os; server.start(); {end}", "--children")) as process:

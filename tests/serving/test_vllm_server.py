@@ -305,6 +305,10 @@ def test_a_model_that_cannot_be_there_is_one_sentence(
 def test_a_model_has_the_name_of_its_directory_or_of_the_hub(stand: Stand) -> None:
     assert rc.VllmServer(stand.model).model_name == "model-7b"
     assert rc.VllmServer(str(stand.model) + "/").model_name == "model-7b"
+    latest = stand.model.with_name("latest")
+    latest.symlink_to(stand.model)
+    assert rc.VllmServer(latest).model_name == "latest"
+    assert rc.VllmServer(latest).endpoint.identity == f"vllm:{stand.model}", "of what it points at now"
     assert rc.VllmServer("Qwen/Qwen3-8B").model_name == "Qwen/Qwen3-8B"
     assert rc.VllmServer("Qwen/Qwen3-8B", "judge").endpoint.model == "judge"
 
