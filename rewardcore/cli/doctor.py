@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -33,10 +34,12 @@ def doctor(
 
     def tell(found: list[Finding]) -> None:
         for finding in found:
+            if quiet and finding.state in ("warning", "wrong"):
+                print(finding, file=sys.stderr)
             console.say(str(finding))
         findings.extend(found)
 
-    tell(diagnose(read_machine(cache, api_key_env)))
+    tell(diagnose(read_machine(cache, api_key_env, lambda doing: quiet or print(doing, file=sys.stderr))))
     if base_url:
         tell(_asked(base_url, model, api_key_env, seconds))
     wrong = [finding.what for finding in findings if finding.state == "wrong"]

@@ -14,7 +14,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from .. import __version__
@@ -37,8 +37,8 @@ print(json.dumps({"built_for": torch.version.cuda, "devices": devices}))
 """
 
 
-def read_machine(cache: Path, api_key_env: str) -> Machine:
-    """`cache` is the directory, or the file, that is to hold cached replies."""
+def read_machine(cache: Path, api_key_env: str, tell: Callable[[str], object]) -> Machine:
+    """`cache` is the directory, or the file, that is to hold cached replies; `tell` is told of what takes long."""
     packages = _packages()
     place = cache.expanduser().absolute()
     directory = place if place.is_dir() else place.parent
@@ -50,7 +50,7 @@ def read_machine(cache: Path, api_key_env: str) -> Machine:
         python=f"{platform.python_version()} ({sys.executable})",
         rewardcore=__version__,
         packages=packages,
-        torch=_ask_torch() if packages["torch"].found else None,
+        torch=_ask_torch(tell) if packages["torch"].found else None,
         cpus=_cpus(),
         file_limit=limits and limits[0],
         hard_file_limit=limits and limits[1],
@@ -96,7 +96,8 @@ def _version(name: str) -> str | None:
     return None
 
 
-def _ask_torch() -> Torch:
+def _ask_torch(tell: Callable[[str], object]) -> Torch:
+    tell("asking torch for its devices …")
     driver = _driver()
     try:
         done = subprocess.run(

@@ -95,12 +95,14 @@ def test_what_is_not_there_is_not_spoken_of(absent: str) -> None:
 
 
 def test_a_broken_torch_is_told_in_its_own_words(monkeypatch: pytest.MonkeyPatch) -> None:
+    told: list[str] = []
     monkeypatch.setattr(reading, "_ASK_TORCH", "raise ImportError('libtorch.so: no such file')")
-    assert reading._ask_torch().error == "ImportError: libtorch.so: no such file"
+    assert reading._ask_torch(told.append).error == "ImportError: libtorch.so: no such file"
     monkeypatch.setattr(reading, "_ASK_TORCH", "import os; os.abort()")
-    assert reading._ask_torch().error == "exit code -6"
+    assert reading._ask_torch(told.append).error == "exit code -6"
     monkeypatch.setattr(reading, "_ASK_TORCH", "print('a warning'); print('{\"built_for\": null, \"devices\": []}')")
-    assert reading._ask_torch() == Torch(driver=reading._driver())
+    assert reading._ask_torch(told.append) == Torch(driver=reading._driver())
+    assert told == ["asking torch for its devices …"] * 3
 
 
 def doctor(*arguments: str, **environment: str) -> "subprocess.CompletedProcess[str]":
@@ -123,6 +125,13 @@ def test_a_sound_machine_ends_with_0(tmp_path: Path) -> None:
     assert (done.returncode, done.stderr) == (0, "")
     assert "key           ok       OPENAI_API_KEY is set" in done.stdout
     assert "never-shown" not in done.stdout
+
+
+def test_quietly_it_tells_of_trouble_alone(tmp_path: Path) -> None:
+    done = doctor("--quiet", "--cache", str(tmp_path), SSL_CERT_FILE="/none.pem", https_proxy="http://p")
+    assert (done.returncode, done.stdout) == (1, "")
+    lines = [line for line in done.stderr.splitlines() if not line.startswith(("cpus", "files", "/dev/shm"))]
+    assert [line.split()[:2] for line in lines] == [["proxies", "warning"], ["SSL_CERT_FILE", "wrong"]]
 
 
 def test_an_endpoint_is_asked_where_one_is_named() -> None:

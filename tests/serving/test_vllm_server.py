@@ -189,18 +189,24 @@ def test_a_server_may_be_started_again_but_not_twice_at_once(stand: Stand) -> No
 
 
 def test_it_outlives_the_thread_that_started_it_and_is_stopped_by_another(stand: Stand) -> None:
-    server = stand.server()
+    server = stand.server("--stubborn")
     thread = threading.Thread(target=server.start)
     thread.start()
     thread.join()
     assert get(server, "/health") == 200
     assert server.alive
-    stoppers = [threading.Thread(target=server.stop) for _ in range(4)]
+    found = []
+
+    def stop() -> None:
+        server.stop()
+        found.append(stand.all_are_gone_now())
+
+    stoppers = [threading.Thread(target=stop) for _ in range(4)]
     for stopper in stoppers:
         stopper.start()
     for stopper in stoppers:
         stopper.join()
-    assert stand.all_are_gone_now()
+    assert found == [True] * 4, "whoever stops it finds it gone"
 
 
 def test_stopping_it_from_another_thread_while_it_starts_ends_the_start(stand: Stand) -> None:

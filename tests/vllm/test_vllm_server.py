@@ -1,10 +1,7 @@
-"""A real vLLM server, started, used and stopped by VllmServer: one for all tests here."""
+"""A real vLLM server, which VllmServer has started, and will stop."""
 
-import contextlib
 import dataclasses
-import os
 import re
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -14,31 +11,6 @@ from bench import prefix_cache
 from rewardcore.failures import ServerFailed
 
 CHOICES = ["<score>7</score>", "<score>3</score>"]
-# On a CPU a block of the prefix cache has 128 tokens, of which such prompts have few.
-ARGUMENTS = ["--dtype", "float32", "--enforce-eager", "--max-model-len", "512", "--block-size", "32"]
-
-
-@pytest.fixture(scope="session")
-def server(tiny_judge: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[rc.VllmServer]:
-    server = rc.VllmServer(tiny_judge, "judge", port=0, log_dir=tmp_path_factory.mktemp("logs"), arguments=ARGUMENTS)
-    with server:
-        yield server
-
-
-@pytest.fixture(scope="session")
-def endpoint(server: rc.VllmServer) -> rc.Endpoint:
-    return server.endpoint
-
-
-def processes_of(server: rc.VllmServer) -> dict[int, str]:
-    """Whoever is in the session of the server, by what it calls itself."""
-    commands = {}
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdigit():
-            with contextlib.suppress(OSError):
-                commands[int(entry.name), os.getsid(int(entry.name))] = (entry / "cmdline").read_text()
-    sessions = {session for (_, session), command in commands.items() if f"\0--port\0{server.port}\0" in command}
-    return {pid: command.replace("\0", " ") for (pid, session), command in commands.items() if session in sessions}
 
 
 def test_sixteen_samples_are_judged_over_a_real_server(endpoint: rc.Endpoint) -> None:
@@ -83,12 +55,3 @@ def test_what_vllm_refuses_is_told_at_once_with_its_own_words(tiny_judge: Path, 
     server = rc.VllmServer(tiny_judge, port=0, log_dir=tmp_path, arguments=["--dtipe", "float32"], progress=False)
     with pytest.raises(ServerFailed, match=r"exit code 2\): error: unrecognized arguments: --dtipe.*; mend arguments"):
         server.start()
-
-
-def test_stopping_leaves_no_process_behind(server: rc.VllmServer) -> None:
-    """Last, since it stops the server of all tests here."""
-    names = processes_of(server)
-    assert any("EngineCore" in name for name in names.values()), names
-    server.stop()
-    assert not server.alive
-    assert not any(Path(f"/proc/{pid}").exists() for pid in names)
