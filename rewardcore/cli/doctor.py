@@ -14,7 +14,7 @@ from .diagnosis import Finding, State
 
 
 def doctor(
-    base_url: Annotated[str, typer.Argument(metavar="[URL]", help="An endpoint to ask, too.")] = "",
+    base_url: Annotated[str, typer.Argument(metavar="URL", help="An endpoint to ask, too.")] = "",
     model: Annotated[str, typer.Option(help="The name that the endpoint serves.")] = "",
     api_key_env: Annotated[str, typer.Option(help="The variable that holds the key.")] = "OPENAI_API_KEY",
     cache: Annotated[Path, typer.Option(help="The directory, or the file, that is to hold cached replies.")] = Path(),

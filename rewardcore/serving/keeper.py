@@ -20,15 +20,15 @@ import time
 _PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
 _LOOK_SECONDS = 0.2
 _IS_LINUX = sys.platform == "linux"
+_HAS_PROC = os.path.exists("/proc/self/stat")
 
 
 def main(grace: float, command: list[str]) -> None:
     control = ctypes.CDLL(None).prctl if _IS_LINUX else lambda *_: None
     # Orphans among the descendants become our children: we find them, and no zombie stays where PID 1 reaps nobody.
     control(_PR_SET_CHILD_SUBREAPER, 1)
-    signal.pthread_sigmask(
-        signal.SIG_SETMASK, ()
-    )  # a thread that blocks signals would pass that on, to the command too
+    # A thread that blocks signals passes that on to what it starts: to us, and by us to the command.
+    signal.pthread_sigmask(signal.SIG_SETMASK, ())
     woken = _wake_on(signal.SIGCHLD, signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
     child = subprocess.Popen(
         command,
@@ -85,16 +85,18 @@ def _reap(child: subprocess.Popen[bytes]) -> None:
 
 def _signal(group: int, number: signal.Signals) -> None:
     """To the command's group at once, and to those of its descendants that have left the group."""
-    with contextlib.suppress(ProcessLookupError, PermissionError):
-        os.killpg(group, number)
-    for pid, its_group in _descendants().items():
+    family = _descendants()
+    if group in family.values() or not _HAS_PROC:  # else its number may be somebody else's by now
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(group, number)
+    for pid, its_group in family.items():
         if its_group != group:
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.kill(pid, number)
 
 
 def _is_anyone_left(group: int) -> bool:
-    if _IS_LINUX:
+    if _HAS_PROC:
         return bool(_descendants())
     try:
         os.killpg(group, 0)
@@ -106,7 +108,7 @@ def _is_anyone_left(group: int) -> bool:
 def _descendants() -> dict[int, int]:
     """The process groups of all that live, by pid. Without /proc, none is known beside the group."""
     family: dict[int, list[tuple[int, int, bool]]] = {}
-    for name in os.listdir("/proc") if _IS_LINUX else ():
+    for name in os.listdir("/proc") if _HAS_PROC else ():
         if name.isdigit():
             try:
                 with open(f"/proc/{name}/stat", "rb") as file:

@@ -22,6 +22,7 @@ _OURS = {
     "--ssl-keyfile": "it is reached from this machine alone, and without TLS",
     "--ssl-certfile": "it is reached from this machine alone, and without TLS",
     "--api-key": f"every user of this machine could read it there; set the variable {API_KEY}",
+    "--hf-token": "every user of this machine could read it there; set the variable HF_TOKEN",
 }
 _HUB_NAME = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
 #: What torchrun tells its own ranks: our server is none of them, and vLLM would believe it.

@@ -329,6 +329,7 @@ def test_a_model_has_the_name_of_its_directory_or_of_the_hub(stand: Stand) -> No
         ({"arguments": ["--served_model_name", "x"]}, "must not set --served-model-name: model_name says it"),
         ({"arguments": ["--host", "0.0.0.0"]}, "listens on 127.0.0.1 alone"),
         ({"arguments": ["--api-key", "secret"]}, "set the variable VLLM_API_KEY"),
+        ({"arguments": ["--hf-token=secret"]}, "set the variable HF_TOKEN"),
         ({"environment": {"VLLM_API_KEY": "secret"}}, "set it in this process"),
         ({"environment": {"A": 1}}, "environment must be texts"),
         ({"port": 65536}, "port must be a whole number from 0 to 65535"),
