@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
+import signal
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -57,6 +60,14 @@ class Stand:
         assert until(self._pids.exists), "it never ran"
         return [int(pid) for pid in self._pids.read_text().split()]
 
+    def clear(self) -> None:
+        """What a failed test has left."""
+        for pid in map(int, self._pids.read_text().split() if self._pids.exists() else ()):
+            with contextlib.suppress(OSError):
+                command = Path(f"/proc/{pid}/cmdline").read_text()
+                if fake.PROGRAM in command or fake.DEAF in command:
+                    os.kill(pid, signal.SIGKILL)
+
     def all_are_gone(self) -> bool:
         pids = self.pids()
         return until(lambda: not any(map(is_alive, pids)))
@@ -66,6 +77,8 @@ class Stand:
 
 
 @pytest.fixture
-def stand(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Stand:
+def stand(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Stand]:
     fake.put_in_place(monkeypatch.setattr)
-    return Stand(tmp_path)
+    stand = Stand(tmp_path)
+    yield stand
+    stand.clear()

@@ -9,6 +9,7 @@ from pathlib import Path
 from rewardcore.serving import launch, vllm_server
 
 PROGRAM = str(Path(__file__).with_name("fake_vllm.py"))
+DEAF = "deaf child of fake_vllm"
 GRACE_SECONDS = 0.5
 SET_UP = """
 import rewardcore

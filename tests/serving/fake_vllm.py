@@ -26,7 +26,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
 
 def start_children() -> list[int]:
     """One like vLLM's engine, one that leaves the group, an orphan that leaves the session: all deaf to SIGTERM."""
-    deaf = f"import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN); {FOREVER}"
+    deaf = f"'deaf child of fake_vllm'; import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN); {FOREVER}"
     engine = subprocess.Popen([sys.executable, "-c", deaf])
     loner = subprocess.Popen([sys.executable, "-c", deaf], process_group=0)
     code = f"""if True:
