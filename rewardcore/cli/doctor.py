@@ -9,8 +9,10 @@ from typing import Annotated
 import typer
 
 from ..failures import ConfigurationError
+from ..http.endpoint import Endpoint
+from ..judge import open_judge
 from .console import Console, Json, Quiet
-from .diagnosis import Finding, State
+from .diagnosis import Finding, State, diagnose
 
 
 def doctor(
@@ -27,7 +29,7 @@ def doctor(
         raise ConfigurationError("to ask an endpoint doctor needs both URL and --model; without either it asks none")
     if not 0 < seconds < float("inf"):
         raise ConfigurationError(f"--seconds must be above 0, not {seconds}")
-    from .diagnosis import diagnose
+    endpoint = Endpoint(base_url, model, api_key_env) if base_url else None
     from .machine import read_machine
 
     console, findings = Console(quiet, json), []
@@ -39,9 +41,10 @@ def doctor(
             console.say(str(finding))
         findings.extend(found)
 
-    tell(diagnose(read_machine(cache, api_key_env, lambda doing: quiet or print(doing, file=sys.stderr))))
-    if base_url:
-        tell(_asked(base_url, model, api_key_env, seconds))
+    found = diagnose(read_machine(cache, api_key_env, lambda doing: quiet or print(doing, file=sys.stderr)))
+    tell([finding for finding in found if not (endpoint and finding.what == "key")])  # the endpoint knows better
+    if endpoint:
+        tell(_asked(endpoint, seconds))
     wrong = [finding.what for finding in findings if finding.state == "wrong"]
     warned = sum(finding.state == "warning" for finding in findings)
     console.say(f"\n{len(wrong)} wrong, {warned} warnings" if wrong or warned else "\nnothing is in the way")
@@ -50,11 +53,8 @@ def doctor(
         raise typer.Exit(1)
 
 
-def _asked(base_url: str, model: str, api_key_env: str, seconds: float) -> list[Finding]:
-    from ..http.endpoint import Endpoint
-    from ..judge import open_judge
-
+def _asked(endpoint: Endpoint, seconds: float) -> list[Finding]:
     states: dict[bool | None, State] = {True: "ok", False: "wrong", None: "note"}
-    with open_judge("sync", Endpoint(base_url, model, api_key_env), cache=None) as judge:
+    with open_judge("sync", endpoint, cache=None) as judge:
         found = judge.check(seconds)
     return [Finding(what, states[ok], says) for what, ok, says in found.findings]

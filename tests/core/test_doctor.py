@@ -145,6 +145,7 @@ def test_an_endpoint_that_judges_is_ok() -> None:
     with SimulatedServer(model="judge") as server:
         done = doctor(server.base_url, "--model", "judge")
     assert "sample        ok       score" in done.stdout
+    assert done.stdout.count("\nkey ") == 1
     assert done.returncode == 0
 
 
