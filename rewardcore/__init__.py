@@ -41,11 +41,15 @@ __all__ = [
 
 __version__ = "0.1.0"
 
+#: Brings a client and process handling along, so it is imported when it is named.
+_SERVER = "VllmServer"
 #: The extra of each generator of the self mode, and its module's name. Heavy, so each is imported when it is named.
 _GENERATORS = {"TorchGenerator": "torch", "VllmGenerator": "vllm", "VerlActorGenerator": "verl"}
 
 
 def __getattr__(name: str) -> typing.Any:
+    if name == _SERVER:
+        return importlib.import_module(".serving.vllm_server", __name__).VllmServer
     if name not in _GENERATORS:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     extra = _GENERATORS[name]
@@ -54,4 +58,4 @@ def __getattr__(name: str) -> typing.Any:
 
 
 def __dir__() -> list[str]:
-    return sorted([*globals(), *_GENERATORS])
+    return sorted([*globals(), *_GENERATORS, _SERVER])

@@ -4,6 +4,7 @@ RewardcoreError
 ├── ConfigurationError            an argument, a variable or a file is wrong: nothing was sent
 │   └── CacheError                the cache file cannot be used
 ├── NotJudged                     rewards were asked for, and some samples have no verdict
+├── ServerFailed                  a model server that we started did not come up, or died
 └── Failure                       one sample was not judged; never a number
     ├── Unparsed                  a reply, but no valid score in it
     ├── Refused                   the judge declined
@@ -82,6 +83,18 @@ class NotJudged(RewardcoreError):
         reasons = Counter(verdict.error or verdict.status for verdict in self.failed.values())
         why = "; ".join(f"{count} × {reason}" for reason, count in reasons.most_common(3))
         return f"{len(self.failed)} of {self.total} not judged (at {', '.join(places)}), so there are no rewards: {why}"
+
+
+class ServerFailed(RewardcoreError):
+    """A server of our own did not come up, or died: `sentence` says what to do, `tail` is the end of its log."""
+
+    def __init__(self, sentence: str, tail: str = "") -> None:
+        super().__init__(sentence, tail)
+        self.sentence = sentence
+        self.tail = tail
+
+    def __str__(self) -> str:
+        return f"{self.sentence}; the end of its log:\n{self.tail}" if self.tail else self.sentence
 
 
 class Failure(RewardcoreError):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import shutil
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -26,6 +27,8 @@ class Progress(NamedTuple):
 Watcher = Callable[[Progress], object]
 #: Told again and again: how many are done, of how many if that is known, and what else there is to say.
 Tell = Callable[[int, int | None, str], object]
+#: Told a whole line, for a person.
+Say = Callable[[str], object]
 
 
 @contextlib.contextmanager
@@ -45,6 +48,42 @@ def showing(what: str) -> Iterator[Tell]:
     """On stderr, how many are `what`: a bar on a terminal, else a line after two seconds and then now and then."""
     with contextlib.ExitStack() as stack:
         yield (sys.stderr.isatty() and _bar(what, stack)) or _lines(what)
+
+
+@contextlib.contextmanager
+def waiting(what: str, progress: Say | bool = True) -> Iterator[Callable[[float, str], object]]:
+    """Gives a function to be told (seconds so far, what was last heard of it), while somebody waits for `what`.
+
+    With True a line on stderr that changes in place, or without a terminal one after two seconds and then now and then;
+    a function is told those lines. At the end, if anything was told, that it is ready, or is not.
+    """
+    in_place = progress is True and sys.stderr.isatty()
+    say: Say = progress if callable(progress) else lambda line: print(line, file=sys.stderr, flush=True)
+    next_at, waited, told = _FIRST_SECONDS, 0.0, False
+
+    def tell(seconds: float, note: str) -> None:
+        nonlocal next_at, waited, told
+        waited = seconds
+        if progress and seconds >= next_at:
+            line = _joined(f"waiting for {what}, {seconds:.0f} s", note)
+            if in_place:
+                line = line[: shutil.get_terminal_size().columns - 1]
+                print(f"\r\x1b[K{line}", end="", file=sys.stderr, flush=True)
+            else:
+                say(line)
+                next_at = seconds + _LINE_SECONDS
+            told = True
+
+    try:
+        yield tell
+    except BaseException:
+        if in_place and told:
+            print(file=sys.stderr)
+        raise
+    if in_place and told:
+        print("\r\x1b[K", end="", file=sys.stderr)
+    if told:
+        say(f"{what} is ready after {waited:.0f} s")
 
 
 def _bar(what: str, stack: contextlib.ExitStack) -> Tell | None:

@@ -6,7 +6,7 @@ What a command may not do is decide: it reads its flags, calls the library, and 
 from __future__ import annotations
 
 import sys
-from typing import Any
+from typing import Annotated
 
 try:
     import typer
@@ -14,28 +14,36 @@ except ImportError:
     print("rewardcore: the command line needs typer: pip install 'rewardcore[cli]'", file=sys.stderr)
     sys.exit(2)
 
-from ..failures import ConfigurationError
-from . import cache
+from .. import __version__
+from . import cache, ending
 from .check import check
+from .doctor import doctor
 from .memory import memory
 from .simulate import simulate
 
-app = typer.Typer(no_args_is_help=True, pretty_exceptions_enable=False, help="LLM-as-judge rewards for RL training.")
+app = typer.Typer(no_args_is_help=True, pretty_exceptions_enable=False, cls=ending.Commands, epilog=ending.EXIT_CODES)
 for command in (check, memory):
     app.command(no_args_is_help=True)(command)
-app.command()(simulate)
+for command in (doctor, simulate):
+    app.command()(command)
 app.add_typer(cache.app, name="cache")
-_UsageError: Any = typer.BadParameter.__base__  # click's; some versions of typer bring it along, others import it
+
+
+def _show_version(is_wanted: bool) -> None:
+    if is_wanted:
+        typer.echo(f"rewardcore {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _rewardcore(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Print the version and end.")
+    ] = False,
+) -> None:
+    """LLM-as-judge rewards for RL training."""
 
 
 def main() -> None:
-    """0 is done, 2 is wrong usage. Errors that say what to do are printed as one line, without a traceback."""
-    try:
-        sys.exit(app(standalone_mode=False))
-    except ConfigurationError as error:
-        sentence = " ".join(str(error).split())
-    except _UsageError as error:
-        sentence = error.format_message()
-    if sentence:  # none where the help was printed instead
-        print(f"rewardcore: {sentence}", file=sys.stderr)
-    sys.exit(2)
+    """Ends with one of `ending.EXIT_CODES`; an error is one line that says what to do, never a traceback."""
+    sys.exit(ending.run(app))

@@ -21,7 +21,7 @@ from .request import RequestBuilder
 
 CacheChoice = Cache | str | os.PathLike[str] | bool | None
 #: Files that a process opens besides its connections: the cache, libraries, the trainer's own data.
-_OTHER_FILES = 32
+OTHER_FILES = 32
 #: What was learnt about an endpoint is worth so many seconds.
 _A_DAY = 86400.0
 
@@ -108,7 +108,7 @@ class Settings:
             import resource
 
             files = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
-            places = max(1, files - len(os.listdir("/dev/fd")) - _OTHER_FILES)
+            places = max(1, files - len(os.listdir("/dev/fd")) - OTHER_FILES)
         except (ImportError, OSError):  # no such limit here
             return 2**31
         if files == resource.RLIM_INFINITY:

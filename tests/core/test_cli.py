@@ -2,22 +2,34 @@
 
 import hashlib
 import json
+import os
 import re
+import signal
+import socket
 import subprocess
 import sys
 import tomllib
 from pathlib import Path
 
 import pytest
+import typer
 
-from rewardcore import _GENERATORS, Endpoint, Sample, SqliteCache, rubrics
+from rewardcore import _GENERATORS, Endpoint, Sample, SqliteCache, Verdict, __version__, rubrics
+from rewardcore.cli import ending
+from rewardcore.failures import CacheError, ConfigurationError, Failure, NotJudged, ServerFailed
 from rewardcore.http.request import RequestBuilder
 from rewardcore.reply import Reply
+from rewardcore.serving.signals import Terminated
 
 
 def rewardcore(*arguments):
     command = [sys.executable, "-c", "from rewardcore.cli import main; main()", *map(str, arguments)]
     return subprocess.run(command, capture_output=True, text=True)
+
+
+def noted(error):
+    error.add_note("run it again to go on")
+    return error
 
 
 @pytest.fixture
@@ -130,3 +142,113 @@ def test_help_names_every_command():
     shown = rewardcore("--help").stdout
     assert "cache" in shown
     assert "memory" in shown
+
+
+def test_the_version_is_printed():
+    assert rewardcore("--version").stdout == f"rewardcore {__version__}\n"
+
+
+def test_help_documents_every_exit_code():
+    shown = " ".join(rewardcore("--help").stdout.split())
+    assert "0 done; 1 not judged, not reachable or failed; 2 wrong usage; 130 ended by Ctrl-C; 143 ended by" in shown
+
+
+@pytest.mark.parametrize(
+    ("shell", "words", "offers"),
+    [
+        ("bash", {"COMP_WORDS": "rewardcore ch", "COMP_CWORD": "1"}, "check"),
+        ("bash", {"COMP_WORDS": "rewardcore cache ex", "COMP_CWORD": "2"}, "explain"),
+        ("zsh", {"_TYPER_COMPLETE_ARGS": "rewardcore check --mo"}, '"--model":"The name that the endpoint serves."'),
+        ("fish", {"_TYPER_COMPLETE_ARGS": "rewardcore doc", "_TYPER_COMPLETE_FISH_ACTION": "get-args"}, "doctor"),
+    ],
+)
+def test_a_shell_completes_commands_and_flags(shell, words, offers):
+    """What `rewardcore --install-completion` makes the shell ask."""
+    command = [sys.executable, "-m", "rewardcore"]
+    environment = os.environ | words | {"_REWARDCORE_COMPLETE": f"complete_{shell}"}
+    done = subprocess.run(command, capture_output=True, text=True, env=environment)
+    assert offers in done.stdout
+    assert done.stderr == ""
+
+
+@pytest.mark.parametrize(
+    ("raised", "code", "says"),
+    [
+        (None, 0, ""),
+        (typer.Exit(1), 1, ""),
+        (typer.Exit(3), 3, ""),
+        (typer.BadParameter("--n must be above 0"), 2, "rewardcore: Invalid value: --n must be above 0\n"),
+        (ConfigurationError("n must be\nabove 0"), 2, "rewardcore: n must be above 0\n"),
+        (CacheError("a.sqlite is no cache"), 1, "rewardcore: a.sqlite is no cache\n"),
+        (Failure("no"), 1, "rewardcore: no\n"),
+        (NotJudged({1: Verdict("timeout")}, 4), 1, "rewardcore: 1 of 4 not judged (at 1), so there are no rewards"),
+        (ServerFailed("vLLM died", "a\nb"), 1, "rewardcore: vLLM died; the end of its log:\na\nb\n"),
+        (KeyboardInterrupt(), 130, "rewardcore: interrupted\n"),
+        (Terminated(), 143, "rewardcore: terminated\n"),
+        (noted(KeyboardInterrupt()), 130, "rewardcore: interrupted: run it again to go on\n"),
+        (noted(Terminated()), 143, "rewardcore: terminated: run it again to go on\n"),
+    ],
+)
+@pytest.mark.parametrize("nested", [False, True])
+def test_every_end_has_its_exit_code_and_one_sentence(capsys, monkeypatch, raised, code, says, nested):
+    app = typer.Typer(cls=ending.Commands)
+    inner = typer.Typer()
+    app.add_typer(inner, name="inner")
+
+    @(inner if nested else app).command()
+    def command() -> None:
+        if raised is not None:
+            raise raised
+
+    @(inner if nested else app).command()
+    def other() -> None:
+        pass
+
+    monkeypatch.setattr(sys, "argv", ["rewardcore", *["inner"] * nested, "command"])
+    assert ending.run(app) == code
+    assert capsys.readouterr().err.startswith(says)
+    assert (says == "") == (code in (0, 3) or isinstance(raised, typer.Exit))
+
+
+def test_a_bug_is_a_traceback(monkeypatch):
+    app = typer.Typer(pretty_exceptions_enable=False)
+
+    @app.command()
+    def command() -> None:
+        raise ZeroDivisionError
+
+    monkeypatch.setattr(sys, "argv", ["rewardcore"])
+    with pytest.raises(ZeroDivisionError):
+        ending.run(app)
+
+
+@pytest.mark.parametrize(
+    ("number", "code", "says"), [(signal.SIGINT, 130, "interrupted"), (signal.SIGTERM, 143, "terminated")]
+)
+@pytest.mark.parametrize("command", ["check", "doctor"])
+def test_a_signal_ends_a_command_that_waits_with_one_sentence(command, number, code, says):
+    with socket.create_server(("127.0.0.1", 0)) as endpoint:  # accepts, and says nothing
+        endpoint.settimeout(60)
+        url = f"http://127.0.0.1:{endpoint.getsockname()[1]}/v1"
+        process = subprocess.Popen(
+            [sys.executable, "-m", "rewardcore", command, url, "--model", "judge", "--seconds", "3600"],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+        )
+        with process, endpoint.accept()[0]:
+            process.send_signal(number)
+            _, errors = process.communicate(timeout=60)
+    assert (process.returncode, errors) == (code, f"rewardcore: {says}\n")
+
+
+@pytest.mark.parametrize("arguments", [["--version"], ["--help"], ["doctor"]])
+def test_a_reader_that_has_had_enough_is_no_error(arguments):
+    """As in `rewardcore --help | head -1`."""
+    reading, writing = os.pipe()
+    os.close(reading)
+    with os.fdopen(writing, "wb") as pipe:
+        command = [sys.executable, "-m", "rewardcore", *arguments]
+        done = subprocess.run(command, stdout=pipe, stderr=subprocess.PIPE, text=True)
+    assert (done.returncode, done.stderr) == (1, "")

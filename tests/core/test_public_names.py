@@ -72,6 +72,16 @@ def test_importing_the_package_imports_no_client_and_no_model():
     assert done.stdout.strip() == "[]"
 
 
+def test_the_vllm_server_is_there_when_it_is_named_and_imports_no_vllm():
+    code = "import sys, rewardcore; print('VllmServer' in dir(rewardcore), 'rewardcore.serving' in sys.modules)"
+    code += "; print(rewardcore.VllmServer.__name__, {'vllm', 'torch', 'httpx', 'aiohttp'} & set(sys.modules))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "True False\nVllmServer set()\n"
+    assert rewardcore.VllmServer.__doc__
+    with pytest.raises(AttributeError, match="has no attribute 'VlmServer'"):
+        rewardcore.VlmServer  # noqa: B018
+
+
 LOUD = """
 import logging, rewardcore
 log = logging.getLogger("rewardcore")

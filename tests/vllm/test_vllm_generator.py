@@ -6,6 +6,7 @@ import pytest
 
 import rewardcore as rc
 from rewardcore.failures import ConfigurationError
+from rewardcore.local import vllm_generator
 from rewardcore.local.generator import Conversation
 from rewardcore.local.torch_generator import TorchGenerator
 from rewardcore.local.vllm_generator import VllmGenerator
@@ -15,6 +16,7 @@ OPTIONS = {"dtype": "float32", "max_model_len": 512, "enforce_eager": True}
 
 @pytest.fixture(scope="module")
 def generator(tiny_judge: Path) -> Iterator[VllmGenerator]:
+    """One engine for every test here; the last one closes it."""
     generator = VllmGenerator(tiny_judge, max_new_tokens=48, **OPTIONS)
     yield generator
     generator.close()
@@ -52,25 +54,17 @@ def test_an_over_long_prompt_fails_with_its_length_and_never_reaches_the_engine(
     assert "tokens and the model takes 464 beside the reply" in str(long.error)
 
 
-def test_draws_are_seeded_however_they_are_scheduled(tiny_judge: Path) -> None:
+def test_draws_are_seeded_however_they_are_scheduled(
+    tiny_judge: Path, generator: VllmGenerator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two generators over one engine, whose own state is another each time: its prefix cache, its requests so far."""
+    monkeypatch.setattr(vllm_generator, "LLM", lambda **_: generator._engine)
     draws = []
     for _ in range(2):
-        generator = VllmGenerator(tiny_judge, max_new_tokens=48, temperature=2.0, seed=5, **OPTIONS)
-        draws.append([generator.generate(conversations(16)) for _ in range(2)])
-        generator.close()
+        drawing = VllmGenerator(tiny_judge, max_new_tokens=48, temperature=2.0, seed=5, **OPTIONS)
+        draws.append([drawing.generate(conversations(16)) for _ in range(2)])
     assert draws[0] == draws[1]
     assert draws[0][0] != draws[0][1], "repeats are draws of their own"
-
-
-def test_closing_leaves_no_engine_behind(tiny_judge: Path) -> None:
-    before = {child.pid for child in multiprocessing.active_children()}
-    generator = VllmGenerator(tiny_judge, max_new_tokens=8, **OPTIONS)
-    assert {child.pid for child in multiprocessing.active_children()} > before
-    generator.close()
-    generator.close()
-    assert {child.pid for child in multiprocessing.active_children()} == before
-    with pytest.raises(ConfigurationError, match="closed"):
-        generator.generate(conversations(1))
 
 
 def test_a_missing_model_and_a_reply_longer_than_the_context_are_refused_at_once(tiny_judge: Path) -> None:
@@ -78,3 +72,14 @@ def test_a_missing_model_and_a_reply_longer_than_the_context_are_refused_at_once
         VllmGenerator("some-org/some-model")
     with pytest.raises(ConfigurationError, match="max_new_tokens=512 does not fit the model's context of 512"):
         VllmGenerator(tiny_judge, max_new_tokens=512, max_model_len=512)
+
+
+def test_closing_leaves_no_engine_behind(generator: VllmGenerator) -> None:
+    """Last, since it closes the engine of all tests here."""
+    engines = {child.pid for child in multiprocessing.active_children()}
+    assert engines
+    generator.close()
+    generator.close()
+    assert engines.isdisjoint({child.pid for child in multiprocessing.active_children()})
+    with pytest.raises(ConfigurationError, match="closed"):
+        generator.generate(conversations(1))
