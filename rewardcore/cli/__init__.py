@@ -24,8 +24,8 @@ from .simulate import simulate
 app = typer.Typer(no_args_is_help=True, pretty_exceptions_enable=False, cls=ending.Commands, epilog=ending.EXIT_CODES)
 for command in (check, memory):
     app.command(no_args_is_help=True)(command)
-for command in (doctor, simulate):
-    app.command()(command)
+app.command()(doctor)
+app.command()(simulate)
 app.add_typer(cache.app, name="cache")
 
 
