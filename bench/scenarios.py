@@ -1,9 +1,10 @@
 """The only definition of what is measured: a registry of frozen scenarios. Runners run them; none has its own workload.
 
 `GRID` is every mode at every size on every backend; `CLAIMS` are the settings of the documents this project started
-from, with their figures beside the ideal; `SWEEP` is one endpoint under rising concurrency, `PROFILES` are endpoints of
-every temper, five batches each, `PREFIXES` are groups of responses as each rubric shows them. A scenario that comes to
-mean something else gets another `version`: histories compare only what is the same.
+from, with their figures beside the ideal; `SWEEP` is one endpoint under rising concurrency, `STEPS` are a trainer's
+steps in the shapes of TRL and verl, `PROFILES` are endpoints of every temper, five batches each, `PREFIXES` are groups
+of responses as each rubric shows them. A scenario that comes to mean something else gets another `version`: histories
+compare only what is the same.
 """
 
 from __future__ import annotations
@@ -65,7 +66,11 @@ class Scenario:
     def group(self) -> str:
         """What stands side by side: the modes of one size. Mocked workers share no clock, so they stand apart."""
         if "/" not in self.id:
-            return self.id.split("-")[0] if self.id.startswith(("sweep", "profile", "prefix")) else "source documents"
+            return (
+                self.id.split("-")[0]
+                if self.id.startswith(("sweep", "step", "profile", "prefix"))
+                else "source documents"
+            )
         return f"{self.backend} n={self.n}"
 
     @property
@@ -169,6 +174,26 @@ SWEEP = [
     for limit in (1, 10, 20, 60, 80, 128, "auto")
 ]
 
+#: One step of a trainer: 256 trajectories, judged while or before it computes log-probabilities (6 s) and, with a
+#: critic, values (4 s). What the GPUs wait is what is left of judging.
+_STEP = Scenario("step", 256, "asyncio-httpx", "respx")
+LOG_PROBABILITIES, VALUES = 6.0, 4.0
+#: Median seconds until a trajectory is generated, and the spread of its logarithm: they end one by one.
+GENERATION, GENERATION_SPREAD = 20.0, 0.4
+STEPS = [
+    replace(_STEP, id="step-one-by-one", mode="sync"),
+    replace(_STEP, id="step-trl-asked"),
+    replace(_STEP, id="step-trl-ahead", compute=LOG_PROBABILITIES),
+    replace(_STEP, id="step-verl-batch"),
+    replace(_STEP, id="step-verl-submitted", compute=LOG_PROBABILITIES + VALUES),
+    replace(_STEP, id="step-verl-loop"),
+]
+
+#: What a real GRPO trainer asks in a step.
+TRL_STEPS = Scenario("trl-steps", 128, "asyncio", "loopback", profile=Profile(latency=0.3))
+#: What verl's managers and ours are asked to reward.
+VERL_MANAGERS = Scenario("verl-managers", 1024, "asyncio", "loopback", profile=SCALED_LATENCY)
+
 #: What every profile is asked to judge, in each of its batches.
 PROFILED = Scenario("profile", 1024, "asyncio", "engine", max_concurrent="auto")
 PROFILES = [replace(PROFILED, id=f"profile-{name}") for name in endpoints.PROFILES]
@@ -190,5 +215,6 @@ SELF = [
     for batch_size in BATCH_SIZES
 ]
 REGISTRY: dict[str, Scenario] = {
-    scenario.id: scenario for scenario in [*GRID, *SELF, *SOURCES, *SWEEP, *PROFILES, *PREFIXES]
+    scenario.id: scenario
+    for scenario in [*GRID, *SELF, *SOURCES, *SWEEP, *STEPS, TRL_STEPS, VERL_MANAGERS, *PROFILES, *PREFIXES]
 }

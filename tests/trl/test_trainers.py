@@ -11,6 +11,7 @@ from accelerate import PartialState
 from datasets import Dataset
 from trl import GRPOConfig, GRPOTrainer, RLOOConfig, RLOOTrainer
 
+from bench import trl_steps
 from rewardcore.trainers import trl
 from tests.trl.conftest import COMPLETIONS, PROMPTS, TRUTHS, UP_TO_EIGHT, called, is_even
 
@@ -168,3 +169,11 @@ def test_judging_begins_before_the_log_probabilities_and_rewards_are_the_same(
     assert sum(begun) >= 2  # once a step at least; the loss is computed after the rewards were collected
     assert ahead == [pytest.approx(step, nan_ok=True) for step in as_trl_asks]
     assert function.judge_here().stats.requests - function.judge_here().stats.retried == 2 * sent
+
+
+def test_the_benchmark_of_steps_says_what_was_gained():
+    waits = trl_steps.measure(16, rounds=1, latency=0.05)
+    assert waits.steps == 3
+    assert waits.asked >= 0.04  # a judgement takes as long, and nobody was told before
+    assert waits.log_probabilities > 0.0
+    assert "s gained a step, of" in trl_steps.line_of(waits)

@@ -12,6 +12,8 @@ from verl.workers.reward_manager import BatchRewardManager, NaiveRewardManager
 from verl.workers.reward_manager.abstract import AbstractRewardManager
 
 import rewardcore as rc
+from bench import verl_managers
+from bench.runner import UnequalWork
 from rewardcore.rewards import NotJudged, compute_score
 from rewardcore.testing.server_process import SimulatedServer
 from rewardcore.trainers.verl import GeneralIORewardManager, LengthPenaltyRewardManager
@@ -213,3 +215,12 @@ def test_answers_go_to_a_judge_elsewhere_as_verl_asks_for_them(tokenizer: Any, j
     wanted = [foretold(rc.rubrics.ANSWER, sample) for sample in samples]
     assert found["reward_extra_info"] == {"accuracy": pytest.approx(wanted)}
     assert at_the_last_token(found["reward_tensor"], data) == pytest.approx(wanted)
+
+
+def test_the_benchmark_of_managers_compares_equal_work(monkeypatch: pytest.MonkeyPatch) -> None:
+    rates = verl_managers.measure(16, rounds=1, with_ray=False, say=lambda line: None)
+    assert list(rates) == [verl_managers.NAIVE, "verl: batch, our function", verl_managers.OURS]
+    assert verl_managers.lines_of(rates)[0].endswith("1.0 × the naive manager")
+    monkeypatch.setattr(verl_managers, "compute_score", lambda **_: 1.0)  # nobody is asked
+    with pytest.raises(UnequalWork, match="0 requests reached the judge where 16 were due"):
+        verl_managers.measure(16, rounds=1, with_ray=False, say=lambda line: None)
