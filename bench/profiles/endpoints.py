@@ -130,24 +130,6 @@ class Bucket(Endpoint):
 
 
 @dataclass(kw_only=True)
-class Moody(Endpoint):
-    """Refuses `share` of whatever is asked, however little that is: others keep it busy. No profile has this temper,
-    since nobody could know beforehand when to ask."""
-
-    share: float
-    refusal: int = 503
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        self._moods = random.Random(self.seed + 1)
-
-    def decide(self, sample: int, now: float, in_flight: int) -> Decision:
-        if self._moods.random() < self.share:
-            return Decision(503, 0.0)
-        return super().decide(sample, now, in_flight)
-
-
-@dataclass(kw_only=True)
 class Saturating(Endpoint):
     """Never refuses, but is slower with each one more: twice as slow at `knee` at once, as vLLM is."""
 

@@ -13,7 +13,7 @@ from typing import Any
 import typer
 from typer.core import TyperGroup
 
-from ..failures import CacheError, ConfigurationError, RewardcoreError, ServerFailed
+from ..failures import ConfigurationError, RewardcoreError, ServerFailed
 from ..serving.signals import Terminated, terminating_on_sigterm
 
 DONE, FAILED, WRONG_USAGE, INTERRUPTED, TERMINATED = 0, 1, 2, 130, 143
@@ -53,8 +53,8 @@ def run(app: typer.Typer) -> int:
     except ServerFailed as error:
         return _ended(str(error), FAILED)
     except RewardcoreError as error:
-        is_usage = isinstance(error, ConfigurationError) and not isinstance(error, CacheError)
-        return _ended(" ".join(str(error).split()), WRONG_USAGE if is_usage else FAILED)
+        code = WRONG_USAGE if isinstance(error, ConfigurationError) else FAILED
+        return _ended(" ".join(str(error).split()), code)
     except _UsageError as error:
         return _ended(error.format_message(), WRONG_USAGE)
 

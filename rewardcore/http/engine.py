@@ -416,7 +416,7 @@ class Engine:
         is_known = bool(flight.faults) and not (isinstance(failure, Overloaded) and self.stats.in_flight)
         if self.blame.falls_on(flight, flight.number, failure, since, others_got_through, is_known):
             flight.faults += (failure,)
-            if self.blame.is_final(flight.faults, self.pace.habit.share):
+            if self.blame.is_final(flight.faults):
                 return None
         flight.failed = flight.number
         if (asked := failure.retry_after) is not None:
@@ -425,10 +425,8 @@ class Engine:
                 flight.failure = type(failure)(f"{failure} ({past})")
                 return None
             return now + asked + 0.1 * backoff(flight.attempts, self.uniform)
-        # While nothing gets through, the pause is the endpoint's, not the sample's; and where some are refused whatever
-        # is done, to wait longer each time helps nobody.
-        attempts = 1 if self.pace.habit.share else flight.attempts
-        return now if self.pace.is_dry else now + backoff(attempts, self.uniform)
+        # While nothing gets through, the pause is the endpoint's, not the sample's.
+        return now if self.pace.is_dry else now + backoff(flight.attempts, self.uniform)
 
     def _land(self, flight: Flight, answer: Answer) -> None:
         """Every seat gets this verdict, and the flight is over."""

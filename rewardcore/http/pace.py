@@ -14,8 +14,7 @@ something gets through again:
   rate is what was accepted meanwhile; it is tried a little higher, and higher, until it is refused again.
 - Nothing got through at all for three cuts, or nothing is in the air: a storm, or an outage. The window is halved, then
   one probe at a time goes out after growing pauses; when one gets through, all is as before, evenly spaced.
-Until it is known which, departures are evenly spaced, since in a bunch a rate looks like a cap. And where half the pace
-is refused as often as the whole was, it is none of these but the endpoint's habit (`habit.py`): cuts are taken back.
+Until it is known which, departures are evenly spaced, since in a bunch a rate looks like a cap.
 
 **What it does not do.** It does not count a sample's attempts (`retry.py` does), and knows no clock. Where the limit is
 fixed it takes no notice of an endpoint that answers late instead of refusing. It does not ask who else asks there.
@@ -34,7 +33,6 @@ from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 from ..reply import Quota
-from .habit import Habit, Standing
 from .knee import Knee
 
 AUTO_START = 8
@@ -126,7 +124,6 @@ class Pace:
         self._next_place = -math.inf  # when the next place comes, before anybody has answered
         self._is_blind = finds
         self._knee = Knee() if finds else None
-        self.habit = Habit()
         # Growth: below `_target` a place for each reply; above it `_step` of the window, after `_caution` replies.
         self._target = ceiling
         self._step = 0.0
@@ -198,8 +195,6 @@ class Pace:
             self._sent_in_trouble = self._retried_in_trouble = 0
         if self._knee is not None:
             self._knee.departed(self.sent, in_flight, self.window)
-        if self._refused_in_all:
-            self.habit.departed(self.sent, self._standing, in_flight)
         if in_flight >= self.window:
             self._is_filling = False
         elif in_flight <= 1:
@@ -263,10 +258,6 @@ class Pace:
         self.health -= _HEALTH_MEMORY * self.health
         self._refused += 1
         self._refused_in_all += 1
-        if self.habit.excuses(self.sent):
-            return
-        if (borne := self.habit.refused(number, self._standing, others, self.sent)) is not None:
-            return self._take_back(borne, now)
         if self._knee is not None:
             self._knee.begin()
         # A window that is all in the air says as much as samples that wait: the batch is just as large.
@@ -290,23 +281,6 @@ class Pace:
         if is_new:
             self._progress = 0
             self._cut_after, self._cut_at, self._refused = self.sent, now, 0
-
-    @property
-    def _standing(self) -> Standing:
-        pace = self.rate if self.rate < math.inf else self.window / max(self.latency, 1e-3)
-        return Standing(self.window, self.rate, pace)
-
-    def _take_back(self, borne: Standing, now: float) -> None:
-        """The cuts were in vain: what was allowed before them is allowed again, evenly spaced."""
-        self._silence.clear()
-        self._bound, self._agreed, self._caution, self._progress = None, 0, 1, 0
-        self._is_even, self._is_filling, self.is_dry = True, False, False
-        self._cut_after, self._cut_at, self._refused, self._next = self.sent, now, 0, now
-        if borne.rate < math.inf:
-            self._keep_to(borne.rate)
-        else:  # half of it at once, and the rest with each reply: a cap may be in between
-            self.window, self._target = max(1, self.window, borne.window // 2), borne.window
-            self.rate, self._step = math.inf, 0.0
 
     # What a refusal does at once.
 

@@ -18,8 +18,6 @@ BASE_DELAY = 0.5
 MAX_DELAY = 8.0
 #: Failures that are a sample's own, before it is given up.
 MAX_FAULTS = 6
-#: What does not happen by chance.
-_NEVER = 1e-9
 #: A sample that two worker processes died on is taken for the cause.
 MAX_WORKER_DEATHS = 2
 
@@ -88,11 +86,9 @@ class Blame:
         return is_own
 
     @staticmethod
-    def is_final(faults: Sequence[Failure], habit: float = 0.0) -> bool:
-        """Where `habit` of all requests are refused whatever they are, so many in a row must not happen by chance."""
+    def is_final(faults: Sequence[Failure]) -> bool:
         deaths = sum(isinstance(fault, WorkerDied) for fault in faults)
-        by_chance = math.log(_NEVER) / math.log(habit) if habit else 0.0
-        return deaths >= MAX_WORKER_DEATHS or len(faults) >= max(MAX_FAULTS, by_chance)
+        return deaths >= MAX_WORKER_DEATHS or len(faults) >= MAX_FAULTS
 
 
 class Breaker:

@@ -14,7 +14,7 @@ import pytest
 from bench.profiles import report
 from bench.profiles.__main__ import main
 from bench.profiles.drive import SEED, SIZE, new_pace, own_pace, play
-from bench.profiles.endpoints import PROFILES, Bucket, Endpoint, Moody, MovingCap, Storms
+from bench.profiles.endpoints import PROFILES, Bucket, Endpoint, MovingCap, Storms
 from bench.scenarios import REGISTRY
 from rewardcore.http.pace import AUTO_CEILING, Pace
 from tests.bench.test_reporting import bench_session
@@ -82,27 +82,6 @@ def test_the_report_misses_what_these_tests_miss(name):
 def test_the_setting_that_is_called_best_is_the_best():
     """`python -m bench.profiles --sweep` asks it of all; this is the one that moves most with the policy."""
     assert report.sweep(PROFILES["requests-bucket"]) == PROFILES["requests-bucket"].best
-
-
-@pytest.mark.parametrize("seconds", [2.0, 0.1])
-@pytest.mark.parametrize(("share", "at_most"), [(0.02, 1.5), (0.05, 1.4), (0.1, 1.5), (0.2, 2.0), (0.3, 3.0)])
-def test_refusals_that_no_slowness_cures_slow_nothing_down(share, at_most, seconds):
-    """Three batches of 1024 at 60 at once, over the 18 waves that they take where nothing is refused: what is refused
-    is asked again, after a pause, and the endpoint's habit is learnt once, in the first batch."""
-    for seed in range(3):
-        played = play(Moody(share=share, seconds=seconds, seed=seed), new_pace(60, seed), batches=3, until=3600.0)
-        assert played.lost == 0
-        assert played.seconds <= 3 * 18 * seconds * at_most
-        assert played.refused_share <= 1.2 * share + 0.02
-
-
-@pytest.mark.parametrize("setting", [200, "auto"])
-def test_a_limit_is_found_beside_them(setting):
-    """80 at once, and one in twenty is refused whatever is asked; 13 waves where there is only the cap."""
-    for seed in range(3):
-        played = play(Moody(share=0.05, capacity=80, seed=seed), new_pace(setting, seed), batches=3, until=3600.0)
-        assert played.lost == 0
-        assert played.seconds <= 3 * 26.0 * 2.5
 
 
 # The harness: exact, and it sees a defect.

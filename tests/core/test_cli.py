@@ -179,7 +179,7 @@ def test_a_shell_completes_commands_and_flags(shell, words, offers):
         (typer.Exit(3), 3, ""),
         (typer.BadParameter("--n must be above 0"), 2, "rewardcore: Invalid value: --n must be above 0\n"),
         (ConfigurationError("n must be\nabove 0"), 2, "rewardcore: n must be above 0\n"),
-        (CacheError("a.sqlite is no cache"), 1, "rewardcore: a.sqlite is no cache\n"),
+        (CacheError("a.sqlite is no cache"), 2, "rewardcore: a.sqlite is no cache\n"),
         (Failure("no"), 1, "rewardcore: no\n"),
         (NotJudged({1: Verdict("timeout")}, 4), 1, "rewardcore: 1 of 4 not judged (at 1), so there are no rewards"),
         (ServerFailed("vLLM died", "a\nb"), 1, "rewardcore: vLLM died; the end of its log:\na\nb\n"),
