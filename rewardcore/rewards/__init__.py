@@ -2,8 +2,9 @@
 by each trainer's own adapter (`rewardcore.trainers`), never here.
 
 `rules.py` scores a task, `length.py` a length, both pure; `score.py` is the function that trainers call; `batch.py`
-reads and writes verl's tensors for the two managers. `configuration.py` reads every configuration, `judges.py` keeps
-one judge for each. Called by trainers; calls judges, local models, rubrics and the words, and imports no torch.
+reads and writes verl's tensors for the two managers; `samples.py` and `images.py` make a `Sample` of a trainer's row.
+`configuration.py` reads every configuration, `judges.py` keeps one judge for each. Called by trainers; calls judges,
+local models, rubrics and the words, and imports no torch.
 """
 
 from ..failures import NotJudged

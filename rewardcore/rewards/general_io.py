@@ -24,7 +24,7 @@ from ..verdict import Verdict
 from .batch import BatchRow, reward_tensor, rows_of, scores_in, show
 from .configuration import read
 from .judges import JudgeConfig, scores_of
-from .rules import as_text
+from .samples import as_text, sample_of
 
 AllScores = dict[str, list[float]]
 
@@ -102,7 +102,7 @@ class GeneralIORewardManager:
     def _generated(self, rows: Sequence[BatchRow], questions: dict[int, str], actor: Any, n_samples: int) -> AllScores:
         asked = [place for place in questions for _ in range(n_samples)]
         solutions = list(zip(asked, self._solved([questions[place] for place in asked], actor), strict=True))
-        samples = [Sample(rows[place].prompt, question, None, QUESTION.name) for place, question in questions.items()]
+        samples = [sample_of(rows[place].prompt, it, None, QUESTION.name) for place, it in questions.items()]
         samples += [Sample(questions[place], it, None, SOLUTION.name) for place, it in solutions if isinstance(it, str)]
         verdicts = iter(self._evaluated(samples, actor))
         judged = {place: next(verdicts) for place in questions}
@@ -179,4 +179,4 @@ def _answer(row: BatchRow) -> Sample:
         row.prompt,
     )
     truth = as_text(row.ground_truth)
-    return Sample(question, row.response, truth, (ANSWER if truth else SOLUTION).name)
+    return sample_of(question, row.response, truth, (ANSWER if truth else SOLUTION).name)

@@ -14,13 +14,13 @@ from typing import Any
 
 from ..calls import Pending
 from ..failures import ConfigurationError
-from ..sample import Sample
 from ..verdict import Verdict
 from .batch import BatchRow, column_of, reward_tensor, rows_of, scores_in, show
 from .configuration import read
 from .judges import as_rubric, reward_of, scores_of
 from .length import LengthPenaltyConfig, length_penalty
-from .rules import as_text, finite, task_score
+from .rules import finite, task_score
+from .samples import sample_of
 from .score import compute_score as own_compute_score
 
 
@@ -117,7 +117,7 @@ class LengthPenaltyRewardManager:
         return [place for place, task in enumerate(tasks) if task > 0 and rows[place].length]
 
     def _submit(self, rows: Sequence[BatchRow]) -> Pending:
-        samples = [Sample(row.prompt, row.response, as_text(row.ground_truth), row.data_source) for row in rows]
+        samples = [sample_of(row.prompt, row.response, row.ground_truth, row.data_source) for row in rows]
         return self.config.judge(as_rubric(self.config.rubric)).submit(samples)
 
     def _judged(self, verdicts: Mapping[int, Verdict], total: int) -> list[float]:

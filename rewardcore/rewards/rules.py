@@ -17,7 +17,6 @@ from typing import Any
 
 from ..failures import ConfigurationError, Unparsed
 from ..rubrics.parsing import last_tag, strip_thinking
-from ..rubrics.transcript import as_json
 
 #: response, ground truth, extra info → task score. Above 0 is a response that is worth a judge's opinion.
 Rule = Callable[[str, Any, Mapping[str, Any]], float]
@@ -65,14 +64,6 @@ def finite(score: Any, who_must: str) -> float:
     if not math.isfinite(number):
         raise ConfigurationError(f"{who_must} a finite number, not {number}")
     return number
-
-
-def as_text(ground_truth: Any) -> str | None:
-    """A ground truth as a rubric shows it; what is no text, as JSON."""
-    try:
-        return ground_truth if ground_truth is None or isinstance(ground_truth, str) else as_json(ground_truth)
-    except TypeError as error:
-        raise ConfigurationError(f"ground_truth cannot be shown to a judge: {error}") from error
 
 
 def answer_matches(response: str, ground_truth: Any, extra: Mapping[str, Any] | None = None) -> float:

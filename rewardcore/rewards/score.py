@@ -29,7 +29,8 @@ from ..sample import Sample
 from ..verdict import Verdict
 from .configuration import read, variable
 from .judges import JudgeConfig, as_rubric, scores_of
-from .rules import as_text, finite, task_score
+from .rules import finite, task_score
+from .samples import sample_of
 
 _TRUTH = {"true": True, "false": False, "1": True, "0": False}
 #: What verl adds to a call on its own account, beside the user's `reward_kwargs`.
@@ -239,7 +240,7 @@ def _row(response: Any, ground_truth: Any, data_source: Any, extra: Any) -> Row:
 def _sample(row: Row) -> Sample:
     extra = row.extra or {}
     prompt = next((extra[name] for name in ("prompt", "question") if extra.get(name) is not None), "")
-    return Sample(prompt, row.response, as_text(row.ground_truth), row.data_source, row.extra)
+    return sample_of(prompt, row.response, row.ground_truth, row.data_source, row.extra)
 
 
 def _monitor(config: MonitorConfig) -> Rubric:

@@ -28,6 +28,7 @@ from ..failures import ConfigurationError
 from ..http.endpoint import Endpoint
 from ..judge import Judge
 from ..notices import log
+from ..rewards.images import sendable
 from ..rewards.judges import as_rubric, reward_of, shared_judge
 from ..rubrics import QUALITY, Rubric
 from ..sample import Sample
@@ -177,9 +178,9 @@ class RewardFunction:
         samples: list[Sample | ConfigurationError] = []
         for index, completion in enumerate(_whole("completions", completions, size)):
             extra = {name: values[index] for name, values in extras.items()} or None
-            sample = Sample(prompts[index], "", truths[index], sources[index] or "", extra)
+            sample = Sample(sendable(prompts[index]), "", truths[index], sources[index] or "", extra)
             try:
-                samples.append(replace(sample, response=completion))
+                samples.append(replace(sample, response=sendable(completion)))
             except ConfigurationError as error:
                 samples.append(error)
         return samples

@@ -20,10 +20,10 @@ from ..rewards.batch import BatchRow, reward_tensor, rows_of
 from ..rewards.configuration import read
 from ..rewards.judges import JudgeConfig, as_rubric, reward_of, scores_of
 from ..rewards.length import LengthPenaltyConfig
-from ..rewards.rules import as_text, finite
+from ..rewards.rules import finite
+from ..rewards.samples import sample_of
 from ..rewards.score import ascores, read_call, totals
 from ..rubrics import Rubric
-from ..sample import Sample
 
 with needs_extra("verl", "rewardcore.trainers.verl"):
     from verl.experimental.reward_loop.reward_manager.base import RewardManagerBase
@@ -148,7 +148,10 @@ class JudgeRewardManager(RewardManagerBase):  # type: ignore[misc]  # verl is no
         return dict(found)
 
     async def _judged(self, row: BatchRow) -> float:
-        sample = Sample(row.prompt, row.response, as_text(row.ground_truth), row.data_source, row.extra)
+        # In a thread: images are encoded there, and other trajectories go on.
+        sample = await asyncio.to_thread(
+            sample_of, row.prompt, row.response, row.ground_truth, row.data_source, row.extra
+        )
         verdicts = await self.settings.judge(self.rubric).submit([sample]).wait_in_loop()
         score = scores_of(dict(enumerate(verdicts)), 1)[0]
         return self.settings.reward_coefficient * reward_of(score, self.rubric)

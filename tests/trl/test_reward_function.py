@@ -8,6 +8,7 @@ from concurrent.futures import CancelledError, ProcessPoolExecutor
 from dataclasses import replace
 
 import pytest
+from trl.data_utils import prepare_multimodal_messages
 from trl.trainer.utils import get_callable_name, is_async_callable
 
 import rewardcore as rc
@@ -66,6 +67,20 @@ def test_texts_and_conversations_are_judged_as_they_come(make, asynchronous):
     replies = [[{"role": "assistant", "content": completion}] for completion in COMPLETIONS]
     rewards = called(function, prompts=talks, completions=replies, ground_truth=TRUTHS)
     assert rewards == expected(rc.rubrics.CORRECTNESS, talks, replies, TRUTHS)
+
+
+def test_images_are_judged_as_trl_puts_them_into_prompts_and_tools_into_completions(make):
+    image = {"bytes": b"\x89PNG of a cat", "path": None}
+    part = {"type": "image_url", "image_url": {"url": "data:image/png;base64,iVBORyBvZiBhIGNhdA=="}}
+    shown = prepare_multimodal_messages([{"role": "user", "content": "What is it?"}], images=[image])
+    drawn = [
+        {"role": "assistant", "content": "", "tool_calls": [{"type": "function", "function": {"name": "draw"}}]},
+        {"role": "tool", "name": "draw", "content": [{"type": "image", "image": image}]},
+        {"role": "assistant", "content": "A cat."},
+    ]
+    rewards = called(make(), prompts=[shown], completions=[drawn])
+    prompt = [{"role": "user", "content": [part, {"type": "text", "text": "What is it?"}]}]
+    assert rewards == expected(rc.rubrics.QUALITY, [prompt], [[drawn[0], {**drawn[1], "content": [part]}, drawn[2]]])
 
 
 def test_a_reward_rises_with_what_is_wanted(make):

@@ -247,6 +247,20 @@ async def test_of_several_sequences_the_last_is_scored_by_the_lengths_that_verl_
     assert outputs[-1].reward_score == pytest.approx(wanted)
 
 
+async def test_images_go_to_the_judge_as_verl_puts_them_into_the_prompt(
+    tokenizer: Any, judged_by: SimulatedServer
+) -> None:
+    picture = {"type": "image", "bytes": b"\x89PNG of a cat", "image": object()}
+    question = {"type": "text", "text": PROMPTS[0]}
+    prompt = [{"role": "user", "content": [picture, question]}]
+    (found,) = await scored(
+        managed(tokenizer, *MANAGER), rollout(tokenizer, PROMPTS[:1], RESPONSES[:1], raw_prompt=[prompt])
+    )
+    sent = {"type": "image_url", "image_url": {"url": "data:image/png;base64,iVBORyBvZiBhIGNhdA=="}}
+    sample = rc.Sample([{"role": "user", "content": [sent, question]}], RESPONSES[0], TRUTHS[0])
+    assert found["reward_score"] == pytest.approx(foretold(rc.rubrics.QUALITY, sample))
+
+
 @pytest.mark.parametrize("overrides", [MANAGER, FUNCTION + MANAGER])
 async def test_an_empty_response_is_not_judged_and_gets_no_reward_anywhere(
     tokenizer: Any, judged_by: SimulatedServer, overrides: list[str]

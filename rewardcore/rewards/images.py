@@ -1,0 +1,87 @@
+"""A trainer's images as an endpoint can be sent them: `{"type": "image", "image": …}` becomes a part with a data URL.
+
+TRL and verl put images into the conversations that they roll out, decoded or by their path; a rubric shows what has a
+URL. What a file or the dataset holds as bytes is sent as it is, an image in memory as PNG, which loses nothing and is
+the same request every time. Nothing here imports PIL, and a part without its image is left for `Sample` to refuse.
+"""
+
+from __future__ import annotations
+
+import base64
+import io
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from ..failures import ConfigurationError
+
+_SIGNATURES = {b"\x89PNG": "png", b"\xff\xd8\xff": "jpeg", b"GIF8": "gif", b"RIFF": "webp"}
+#: What PNG holds as it is.
+_PLAIN_MODES = ("L", "RGB", "RGBA")
+
+
+def sendable(conversation: Any) -> Any:
+    """The conversation with each image in it as a URL; itself where it has none, or is none."""
+    messages = _listed(conversation)
+    sent = [_message(message) for message in messages]
+    return sent if any(new is not old for new, old in zip(sent, messages, strict=True)) else conversation
+
+
+def _message(message: Any) -> Any:
+    parts = _listed(message.get("content")) if isinstance(message, Mapping) else []
+    if not any(map(_is_image, parts)):
+        return message
+    return {**message, "content": [_part(part) if _is_image(part) else part for part in parts]}
+
+
+def _listed(value: Any) -> list[Any]:
+    """Messages or parts; nothing where there are none, and what is wrong with that is told by `Sample`."""
+    is_list = isinstance(value, Sequence) or getattr(value, "ndim", 0) == 1
+    return list(value) if is_list and not isinstance(value, str) else []
+
+
+def _is_image(part: Any) -> bool:
+    return isinstance(part, Mapping) and part.get("type") == "image" and _image_in(part) is not None
+
+
+def _image_in(part: Mapping[str, Any]) -> Any:
+    """Bytes before what was decoded from them, which would have to be encoded again."""
+    return next((part[name] for name in ("bytes", "image", "path") if part.get(name) is not None), None)
+
+
+def _part(part: Mapping[str, Any]) -> Mapping[str, Any]:
+    return {"type": "image_url", "image_url": {"url": _url(_image_in(part))}}
+
+
+def _url(image: Any) -> str:
+    if isinstance(image, Mapping):  # as a dataset keeps it that is not decoded
+        image = _image_in(image)
+    if isinstance(image, str) and image.startswith(("http://", "https://", "data:")):
+        return image
+    if isinstance(image, str | os.PathLike):
+        image = _file(image)
+    if hasattr(image, "save"):
+        image = _png(image)
+    if not isinstance(image, bytes):
+        raise ConfigurationError(
+            f"an image must be a PIL image, bytes, a path or a URL, not {type(image).__name__}: the judge cannot see it"
+        )
+    kind = next((kind for signature, kind in _SIGNATURES.items() if image.startswith(signature)), None)
+    if kind is None:
+        raise ConfigurationError(f"an image is none of {', '.join(_SIGNATURES.values())}: the judge cannot be sent it")
+    return f"data:image/{kind};base64,{base64.b64encode(image).decode()}"
+
+
+def _file(path: str | os.PathLike[str]) -> bytes:
+    path = os.fspath(path).removeprefix("file://")
+    try:
+        return Path(path).read_bytes()
+    except OSError as error:
+        raise ConfigurationError(f"the image {path} cannot be read here: {error.strerror or error}") from None
+
+
+def _png(image: Any) -> bytes:
+    encoded = io.BytesIO()
+    (image if image.mode in _PLAIN_MODES else image.convert("RGBA")).save(encoded, "PNG")
+    return encoded.getvalue()
