@@ -2,6 +2,7 @@
 
 `JudgeConfig` is what every reward that asks a judge is configured with. Whoever judges keeps a configuration, never a
 judge, and so can be pickled. A judge outlives a fork by itself, so a trainer's forked workers share nothing else.
+Whoever can be shut down says who it is when it asks, and a judge is closed with the last of those who hold it.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import threading
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
+from weakref import WeakSet
 
 from ..failures import ConfigurationError, NotJudged
 from ..http.endpoint import Endpoint
@@ -20,7 +22,15 @@ from ..rubrics import QUALITY, Rubric
 from ..rubrics import named as named_rubric
 from ..verdict import Verdict
 
+
+
+class _Everybody:
+    """Who holds the judges of those that are never shut down."""
+
+
+_EVERYBODY = _Everybody()
 _judges: dict[object, Judge] = {}
+_holders: dict[object, WeakSet[Any]] = {}
 _opening = threading.Lock()
 #: What can only be meant as the name of a variable, and so may be shown.
 _NAME_OF_A_KEY = re.compile(r"[A-Z][A-Z0-9_]*_(?:KEY|TOKEN)")
@@ -56,24 +66,17 @@ class JudgeConfig:
             raise ConfigurationError(f"{key or 'OPENAI_API_KEY'} is not set: it must hold the judge's API key")
         return Endpoint(url, self.model_name, api_key_env=None, headers={"Authorization": f"Bearer {key}"})
 
-    def judge(self, rubric: Rubric | str) -> Judge:
+    def judge(self, rubric: Rubric | str, holder: object = _EVERYBODY) -> Judge:
         """The judge of this configuration, opened when it is first asked for."""
-        return shared_judge(self.endpoint(), rubric, self._mode, **self._options())
-
-    def release(self, rubric: Rubric | str) -> None:
-        """Close that judge, if it is open, and whoever asks next opens another."""
-        close_shared(self.endpoint(), rubric, self._mode, **self._options())
-
-    @property
-    def _mode(self) -> str:
-        return "asyncio" if self.use_async_io else "sync"
-
-    def _options(self) -> dict[str, Any]:
-        return {
-            "max_concurrent": self.max_concurrent_requests,
-            "cache": self.cache or None,
-            "deadline": self.deadline,
-        }
+        return shared_judge(
+            self.endpoint(),
+            rubric,
+            "asyncio" if self.use_async_io else "sync",
+            holder,
+            max_concurrent=self.max_concurrent_requests,
+            cache=self.cache or None,
+            deadline=self.deadline,
+        )
 
 
 def scores_of(verdicts: Mapping[int, Verdict], total: int) -> dict[int, float]:
@@ -94,8 +97,15 @@ def reward_of(score: float, rubric: Rubric) -> float:
     return 1.0 - score if getattr(rubric, "higher_is", "better") == "worse" else score
 
 
-def shared_judge(endpoint: Endpoint, rubric: Rubric | str = QUALITY, mode: str = "asyncio", **options: Any) -> Judge:
-    """The judge of this configuration, opened when it is first asked for. It is everybody's: nobody closes it.
+def shared_judge(
+    endpoint: Endpoint,
+    rubric: Rubric | str = QUALITY,
+    mode: str = "asyncio",
+    holder: object = _EVERYBODY,
+    **options: Any,
+) -> Judge:
+    """The judge of this configuration, opened when it is first asked for. It is everybody's: nobody closes it, but for
+    `release` where every holder has let go of it.
 
     A rubric is known by its value where it is a template, and else by itself: make one, and hand over the same.
     """
@@ -105,15 +115,21 @@ def shared_judge(endpoint: Endpoint, rubric: Rubric | str = QUALITY, mode: str =
         judge = _judges.get(key)
         if judge is None or judge.closed:
             judge = _judges[key] = open_judge(mode, endpoint, rubric=rubric, **options)
+        _holders.setdefault(key, WeakSet()).add(holder)
         return judge
 
 
-def close_shared(endpoint: Endpoint, rubric: Rubric | str = QUALITY, mode: str = "asyncio", **options: Any) -> None:
-    """For whoever knows that nobody else asks any more. What is not open stays so."""
-    rubric = as_rubric(rubric)
+def release(holder: object) -> None:
+    """Close the judges that nobody else holds; whoever asks next opens another."""
+    closed = []
     with _opening:
-        judge = _judges.pop(_key(endpoint, rubric, mode, options), None)
-    if judge is not None:
+        for key, holders in list(_holders.items()):
+            if holder in holders:
+                holders.discard(holder)
+                if not holders:
+                    del _holders[key]
+                    closed.append(_judges.pop(key))
+    for judge in closed:
         judge.close()
 
 

@@ -17,7 +17,7 @@ from ..failures import ConfigurationError
 from ..verdict import Verdict
 from .batch import BatchRow, column_of, reward_tensor, rows_of, scores_in, show
 from .configuration import read
-from .judges import as_rubric, reward_of, scores_of
+from .judges import as_rubric, release, reward_of, scores_of
 from .length import LengthPenaltyConfig, length_penalty
 from .rules import finite, task_score
 from .samples import sample_of
@@ -85,9 +85,10 @@ class LengthPenaltyRewardManager:
         return PendingRewards(finish, self._submit([rows[place] for place in asked]) if asked else None)
 
     def shutdown_workers(self) -> None:
-        """Release the judge, with all its connections and its thread; another call would open another."""
-        if self.config.enable_openai_reward:
-            self.config.release(self.config.rubric)
+        """Release the judge, with all its connections and its thread, unless another manager has asked it too and is
+        not shut down yet; another call would open another.
+        """
+        release(self)
 
     def _task_scores(self, rows: Sequence[BatchRow]) -> list[float]:
         if self.compute_score is None:
@@ -118,7 +119,7 @@ class LengthPenaltyRewardManager:
 
     def _submit(self, rows: Sequence[BatchRow]) -> Pending:
         samples = [sample_of(row.prompt, row.response, row.ground_truth, row.data_source) for row in rows]
-        return self.config.judge(as_rubric(self.config.rubric)).submit(samples)
+        return self.config.judge(self.config.rubric, self).submit(samples)
 
     def _judged(self, verdicts: Mapping[int, Verdict], total: int) -> list[float]:
         """The judge's part of each reward; 0 where it is not asked."""

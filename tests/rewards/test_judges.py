@@ -7,7 +7,7 @@ import threading
 import pytest
 
 from rewardcore import ConfigurationError, Endpoint, rubrics
-from rewardcore.rewards.judges import JudgeConfig, close_shared, shared_judge
+from rewardcore.rewards.judges import JudgeConfig, release, shared_judge
 
 URL = "http://127.0.0.1:9/v1"
 
@@ -83,12 +83,34 @@ print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
     assert done.stdout == "7\n"
 
 
-def test_shutting_down_closes_what_is_open_and_nothing_else(judges):
-    endpoint = Endpoint(URL, "judge")
-    close_shared(endpoint, "quality", "sync", deadline=8.0)
-    mine, other = judges(endpoint, mode="sync", deadline=8.0), judges(endpoint, mode="sync", deadline=9.0)
-    close_shared(endpoint, "quality", "sync", deadline=8.0)
-    assert (mine.closed, other.closed) == (True, False)
+class Holder:
+    """Somebody who can be shut down."""
+
+
+def test_a_judge_is_closed_with_the_last_who_holds_it(judges):
+    one, other, late = Holder(), Holder(), Holder()
+    release(one)  # holds nothing yet
+    shared = [judges(Endpoint(URL, "judge"), mode="sync", deadline=8.0, holder=holder) for holder in (one, other, one)]
+    own = judges(Endpoint(URL, "judge"), mode="sync", deadline=9.0, holder=one)
+    release(one)
+    release(one)
+    assert (shared[0].closed, own.closed) == (False, True)
+    release(other)
+    assert shared[0].closed
+    opened = judges(Endpoint(URL, "judge"), mode="sync", deadline=8.0, holder=late)
+    assert opened is not shared[0]
+    del late  # whoever is gone holds nothing
+    judges(Endpoint(URL, "judge"), mode="sync", deadline=8.0, holder=one)
+    release(one)
+    assert opened.closed
+
+
+def test_a_judge_that_somebody_asks_who_is_never_shut_down_stays_open(judges):
+    one = Holder()
+    shared = judges(Endpoint(URL, "judge"), mode="sync", deadline=8.0, holder=one)
+    judges(Endpoint(URL, "judge"), mode="sync", deadline=8.0)
+    release(one)
+    assert not shared.closed
 
 
 @pytest.mark.parametrize(

@@ -240,7 +240,7 @@ def test_a_key_may_be_given_itself_and_the_endpoint_with_its_path(
 
 
 def test_it_is_pickled_without_its_judge_and_shutting_down_releases_everything(
-    tokenizer: WordTokenizer, server: HostileServer, judged: dict[str, Any]
+    tokenizer: WordTokenizer, server: HostileServer, judged: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     before = threads()
     script = server.script(obliging())
@@ -254,9 +254,26 @@ def test_it_is_pickled_without_its_judge_and_shutting_down_releases_everything(
     assert len(judges._judges) == count + 1
     assert script.requests == 1
     copy.shutdown_workers()
+    manager.shutdown_workers()
     assert threads() <= before
     assert last_tokens(manager(data), [5]) == [2.0]
+    monkeypatch.delenv("OPENAI_API_KEY")  # nothing is read where something is only closed
     manager.shutdown_workers()
+    assert threads() <= before
+
+
+def test_one_manager_that_shuts_down_leaves_another_in_mid_call_alone(
+    tokenizer: WordTokenizer, server: HostileServer, judged: dict[str, Any]
+) -> None:
+    script = server.script(held)
+    data = answers(tokenizer, [5] * 3, list("aaa"), f"[[{script.marker}]]", "judge:10")
+    training, validation = (LengthPenaltyRewardManager(tokenizer, **judged, deadline=98.0) for _ in range(2))
+    pending, other = training.submit(data), validation.submit(data)
+    script.saw(3)
+    validation.shutdown_workers()
+    script.release()
+    assert (pending.result() == other.result()).all()
+    training.shutdown_workers()
 
 
 def test_a_submitted_batch_is_judged_while_the_caller_computes(
