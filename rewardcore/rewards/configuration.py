@@ -11,7 +11,7 @@ import os
 from collections.abc import Mapping
 from dataclasses import MISSING, Field, field, fields
 from difflib import get_close_matches
-from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from ..failures import ConfigurationError
 
@@ -58,6 +58,10 @@ def _converted(value: Any, wanted: Any, name: str) -> Any:
     text = value.strip() if isinstance(value, str) else ""
     if bool in kinds and text.lower() in _TRUTH:
         return _TRUTH[text.lower()]
+    literals = [word for each in kinds if get_origin(each) is Literal for word in get_args(each)]
+    kinds = tuple(each for each in kinds if get_origin(each) is not Literal)
+    if text.lower() in literals:
+        return text.lower()
     if (value is None and type(None) in kinds) or type(value) in kinds or Any in kinds:
         return value
     if float in kinds and type(value) is int:
@@ -72,5 +76,6 @@ def _converted(value: Any, wanted: Any, name: str) -> Any:
         return value  # a type that only whoever takes it can check
     if any(isinstance(value, each) for each in kinds) and type(value) is not bool:
         return value
-    words = " or ".join(_WORDS.get(each, each.__name__) for each in kinds if each is not type(None))
-    raise ConfigurationError(f"{name} must be {words}, not {value!r}")
+    words = [_WORDS.get(each, each.__name__) for each in kinds if each is not type(None)]
+    words += [f'"{word}"' for word in literals]
+    raise ConfigurationError(f"{name} must be {' or '.join(words)}, not {value!r}")

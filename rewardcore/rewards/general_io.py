@@ -41,6 +41,14 @@ class GeneralIOConfig(JudgeConfig):
     self_judge_batch_size: int | Literal["auto"] | None = 8
     max_prompt_tokens: int | None = None
 
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        size = self.self_judge_batch_size
+        if size not in (None, "auto") and (type(size) is not int or size < 1):
+            raise ConfigurationError(
+                f'self_judge_batch_size must be a whole number above 0, "auto" or None, not {size!r}'
+            )
+
 
 @dataclass(frozen=True)
 class _EachByItsOwn:
@@ -79,7 +87,7 @@ class GeneralIORewardManager:
             raise ConfigurationError(f'problem_type must be "gen" or "pred", not {problem_type!r}')
         if rollout_actor_wg is None and (problem_type == "gen" or self.config.use_self_judge):
             raise ConfigurationError(f'rollout_actor_wg is needed: in "{problem_type}" the actor solves or judges')
-        if n_samples < 1:
+        if type(n_samples) is not int or n_samples < 1:
             raise ConfigurationError(f"n_samples must be a whole number above 0, not {n_samples!r}")
         if (scored := scores_in(data)) is not None:
             return scored[0], {}, []

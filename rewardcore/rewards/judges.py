@@ -7,11 +7,12 @@ Whoever can be shut down says who it is when it asks, and a judge is closed with
 
 from __future__ import annotations
 
+import math
 import os
 import re
 import threading
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 from weakref import WeakSet
 
@@ -21,7 +22,6 @@ from ..judge import Judge, open_judge
 from ..rubrics import QUALITY, Rubric
 from ..rubrics import named as named_rubric
 from ..verdict import Verdict
-
 
 
 class _Everybody:
@@ -52,19 +52,31 @@ class JudgeConfig:
     cache: bool | str = True
     deadline: float = 300.0
 
+    def __post_init__(self) -> None:
+        check_bounds(self.max_concurrent_requests, self.deadline, "max_concurrent_requests", "deadline")
+
     def endpoint(self) -> Endpoint:
-        """Raises a ConfigurationError that names what is missing; nothing is opened."""
-        url, key = (self.api_endpoint or os.environ.get("OPENAI_BASE_URL", "")).strip(), self.api_key
+        """Raises a ConfigurationError that names what is missing or wrong; nothing is opened."""
+        url, key = (self.api_endpoint or os.environ.get("OPENAI_BASE_URL", "")).strip(), self.api_key.strip()
         if not url:
             raise ConfigurationError(
                 "the judge needs api_endpoint, such as http://127.0.0.1:8000/v1: set OPENAI_BASE_URL"
             )
-        url = url.rstrip("/").removesuffix("/chat/completions")
+        if not self.model_name.strip():
+            raise ConfigurationError("model_name must name the model that judges, as the endpoint serves it")
+        try:
+            endpoint = Endpoint(url.rstrip("/").removesuffix("/chat/completions"), self.model_name, api_key_env=None)
+        except ConfigurationError as error:
+            raise ConfigurationError(f"api_endpoint, or OPENAI_BASE_URL: {error}") from None
         if os.environ.get(key, "").strip():
-            return Endpoint(url, self.model_name, api_key_env=key)
-        if _NAME_OF_A_KEY.fullmatch(key) or not key.strip():
+            endpoint = replace(endpoint, api_key_env=key)
+            endpoint.api_key()  # one that no header can carry is told now
+            return endpoint
+        if _NAME_OF_A_KEY.fullmatch(key) or not key:
             raise ConfigurationError(f"{key or 'OPENAI_API_KEY'} is not set: it must hold the judge's API key")
-        return Endpoint(url, self.model_name, api_key_env=None, headers={"Authorization": f"Bearer {key}"})
+        if not (key.isascii() and key.isprintable()):
+            raise ConfigurationError("api_key holds characters that no header can carry; give it again")
+        return replace(endpoint, headers={"Authorization": f"Bearer {key}"})
 
     def judge(self, rubric: Rubric | str, holder: object = _EVERYBODY) -> Judge:
         """The judge of this configuration, opened when it is first asked for."""
@@ -77,6 +89,14 @@ class JudgeConfig:
             cache=self.cache or None,
             deadline=self.deadline,
         )
+
+
+def check_bounds(limit: object, deadline: float, limit_name: str, deadline_name: str) -> None:
+    """What `open_judge` would say when the first batch is there, said at once and by the names that were given."""
+    if limit != "auto" and (type(limit) is not int or limit < 1):
+        raise ConfigurationError(f'{limit_name} must be a whole number above 0 or "auto", not {limit!r}')
+    if not 0.0 < deadline < math.inf:
+        raise ConfigurationError(f"{deadline_name} must be seconds above 0, not {deadline!r}")
 
 
 def scores_of(verdicts: Mapping[int, Verdict], total: int) -> dict[int, float]:

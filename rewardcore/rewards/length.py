@@ -28,6 +28,7 @@ class LengthPenaltyConfig(JudgeConfig):
     rubric: Rubric | str = "quality"
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         for name in ("penalty_scale", "max_penalty", "peak_ratio", "outer_ratio"):
             value = getattr(self, name)
             if not 0.0 <= value < math.inf:

@@ -51,8 +51,9 @@ class LengthPenaltyRewardManager:
         self.compute_score = compute_score
         self.reward_fn_key = reward_fn_key
         self.config = read(
-            LengthPenaltyConfig, given if isinstance(given, LengthPenaltyConfig) else {**(given or {}), **fields}
+            LengthPenaltyConfig, {**(given or {}), **fields} if isinstance(given, Mapping | None) else given
         )
+        self.rubric = as_rubric(self.config.rubric)
         if self.config.enable_openai_reward:
             self.config.endpoint()  # what is missing is told now, not after the first rollout
 
@@ -119,13 +120,13 @@ class LengthPenaltyRewardManager:
 
     def _submit(self, rows: Sequence[BatchRow]) -> Pending:
         samples = [sample_of(row.prompt, row.response, row.ground_truth, row.data_source) for row in rows]
-        return self.config.judge(self.config.rubric, self).submit(samples)
+        return self.config.judge(self.rubric, self).submit(samples)
 
     def _judged(self, verdicts: Mapping[int, Verdict], total: int) -> list[float]:
         """The judge's part of each reward; 0 where it is not asked."""
-        parts, rubric = [0.0] * total, as_rubric(self.config.rubric)
+        parts = [0.0] * total
         for place, score in scores_of(verdicts, total).items():
-            parts[place] = self.config.reward_coefficient * reward_of(score, rubric)
+            parts[place] = self.config.reward_coefficient * reward_of(score, self.rubric)
         return parts
 
 

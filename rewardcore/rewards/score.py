@@ -28,7 +28,7 @@ from ..rubrics import Rubric
 from ..sample import Sample
 from ..verdict import Verdict
 from .configuration import read, variable
-from .judges import JudgeConfig, as_rubric, scores_of
+from .judges import JudgeConfig, as_rubric, check_bounds, scores_of
 from .rules import finite, task_score
 from .samples import sample_of
 
@@ -59,6 +59,8 @@ class MonitorConfig:
     def __post_init__(self) -> None:
         finite(self.monitor_correct_reward, "MONITOR_CORRECT_REWARD must be")
         finite(self.monitor_wrong_reward, "MONITOR_WRONG_REWARD must be")
+        names = "MONITOR_MAX_CONCURRENT", "MONITOR_DEADLINE"
+        check_bounds(self.monitor_max_concurrent, self.monitor_deadline, *names)
 
     def judged_by(self) -> JudgeConfig:
         if not self.monitor_model_name:

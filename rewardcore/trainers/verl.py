@@ -67,6 +67,7 @@ class JudgeRewardConfig(JudgeConfig):
     reward_coefficient: float = 1.0
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         finite(self.reward_coefficient, "reward_coefficient must be")
         if not self.use_async_io:
             raise ConfigurationError("use_async_io must be true: verl's reward loop awaits its managers")

@@ -1,6 +1,7 @@
 """One reader for dataclasses, keyword arguments and variables: what is wrong is named, with what would be right."""
 
 from dataclasses import dataclass, field
+from typing import Literal
 
 import pytest
 
@@ -17,6 +18,7 @@ class Penalty:
     limit: int | float | None = None
     names: list[str] = field(default_factory=list)
     cache: bool | str = True
+    at_once: int | Literal["auto"] = 8
 
 
 @dataclass(frozen=True)
@@ -56,6 +58,10 @@ def test_what_is_given_counts_before_the_variable_and_that_before_the_default():
         ("names", ["a"], ["a"]),
         ("cache", "false", False),
         ("cache", "a.sqlite", "a.sqlite"),
+        ("at_once", "12", 12),
+        ("at_once", " AUTO", "auto"),
+        ("at_once", "many", None),
+        ("at_once", True, None),
     ],
 )
 def test_texts_become_what_the_field_is_and_nothing_else_does(name, value, kept):
@@ -65,6 +71,11 @@ def test_texts_become_what_the_field_is_and_nothing_else_does(name, value, kept)
     else:
         found = getattr(read(Penalty, {name: value}, {}), name)
         assert (found, type(found)) == (kept, type(kept))
+
+
+def test_what_a_field_may_be_is_told_with_its_words():
+    with pytest.raises(ConfigurationError, match="at_once must be a whole number or \"auto\", not 'many'"):
+        read(Penalty, {"at_once": "many"}, {})
 
 
 def test_a_wrong_variable_is_named_by_its_own_name():

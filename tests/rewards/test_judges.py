@@ -120,8 +120,12 @@ def test_a_judge_that_somebody_asks_who_is_never_shut_down_stays_open(judges):
         ({"api_endpoint": URL}, {}, "OPENAI_API_KEY is not set"),
         ({"api_endpoint": URL, "api_key": ""}, {}, "OPENAI_API_KEY is not set"),
         ({"api_endpoint": URL, "api_key": "TEAM_TOKEN"}, {"OPENAI_API_KEY": "k"}, "TEAM_TOKEN is not set"),
+        ({"api_endpoint": "127.0.0.1:9"}, {}, "api_endpoint, or OPENAI_BASE_URL: base_url must begin with http"),
+        ({"api_endpoint": URL, "model_name": " "}, {}, "model_name must name the model that judges"),
+        ({"api_endpoint": URL}, {"OPENAI_API_KEY": "a\nb"}, "OPENAI_API_KEY holds characters"),
+        ({"api_endpoint": URL, "api_key": "a\nb"}, {}, "api_key holds characters that no header can carry"),
         ({}, {"OPENAI_BASE_URL": URL, "OPENAI_API_KEY": "k"}, None),
-        ({"api_endpoint": URL + "/chat/completions", "api_key": "EMPTY"}, {}, None),
+        ({"api_endpoint": URL + "/chat/completions", "api_key": "EMPTY\n"}, {}, None),
         ({"api_endpoint": URL, "api_key": "TEAM_TOKEN"}, {"TEAM_TOKEN": "k"}, None),
     ],
 )

@@ -74,7 +74,10 @@ def test_every_calling_convention_is_understood(arguments, keywords, score):
         ({"solution_strs": ["4"], "ground_truths": [], "data_sources": ["a"]}, "1 solution_strs, 0 ground_truths"),
         ({"response": ["4"], "ground_truth": "4"}, "the response must be a text, not list"),
         ({**ONE, "monitor_correct_rewrd": 1.0}, "did you mean monitor_correct_reward"),
-        ({**ONE, "monitor_max_concurrent": "many", "train_with_monitor": True}, "MONITOR_MODEL_NAME is not set"),
+        ({**ONE, "train_with_monitor": True}, "MONITOR_MODEL_NAME is not set"),
+        ({**ONE, "monitor_max_concurrent": "many"}, 'monitor_max_concurrent must be a whole number or "auto"'),
+        ({**ONE, "monitor_max_concurrent": 0}, "MONITOR_MAX_CONCURRENT must be a whole number above 0"),
+        ({**ONE, "monitor_deadline": "nan"}, "MONITOR_DEADLINE must be seconds above 0, not nan"),
         ({**ONE, "monitor_wrong_reward": "nan"}, "MONITOR_WRONG_REWARD must be a finite number"),
     ],
 )

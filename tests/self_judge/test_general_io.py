@@ -170,6 +170,7 @@ def test_what_a_reward_model_has_scored_is_returned_as_it_is(tokenizer: WordToke
         ("gen", {}, "rollout_actor_wg is needed"),
         ("pred", {}, "rollout_actor_wg is needed"),
         ("gen", {"rollout_actor_wg": Actor(), "n_samples": 0}, "n_samples must be a whole number above 0"),
+        ("gen", {"rollout_actor_wg": Actor(), "n_samples": "3"}, "n_samples must be a whole number above 0, not '3'"),
     ],
 )
 def test_a_wrong_call_says_what_is_needed(
@@ -185,5 +186,7 @@ def test_an_unknown_field_names_the_nearest_and_a_missing_endpoint_its_variable(
     monkeypatch.delenv("OPENAI_BASE_URL", raising=False)
     with pytest.raises(ConfigurationError, match="did you mean self_judge_batch_size"):
         GeneralIORewardManager(tokenizer, self_judge_batchsize=4)
+    with pytest.raises(ConfigurationError, match="self_judge_batch_size must be a whole number above 0"):
+        GeneralIORewardManager(tokenizer, use_self_judge=True, self_judge_batch_size=0)
     with pytest.raises(ConfigurationError, match="set OPENAI_BASE_URL"):
         GeneralIORewardManager(tokenizer)
