@@ -8,7 +8,7 @@ nearest known one. Nothing here knows what is configured.
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import MISSING, Field, field, fields
 from difflib import get_close_matches
 from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
@@ -38,9 +38,7 @@ def read(kind: type[T], given: T | Mapping[str, Any] | None = None, environment:
     types, values = get_type_hints(kind), {}
     for name, value in (given or {}).items():
         if name not in known:
-            nearest = get_close_matches(str(name), known, 1)
-            hint = f"did you mean {nearest[0]}?" if nearest else f"known are {', '.join(known)}"
-            raise ConfigurationError(f"{name} is no field of {kind.__name__}; {hint}")
+            raise unknown(name, known, f"field of {kind.__name__}")
         values[name] = _converted(value, types[name], name)
     for name, each in known.items():
         source = each.metadata.get("variable")
@@ -50,6 +48,14 @@ def read(kind: type[T], given: T | Mapping[str, Any] | None = None, environment:
             set_by = f", or set {source}" if source else ""
             raise ConfigurationError(f"{kind.__name__} needs {name}{set_by}")
     return kind(**values)
+
+
+def unknown(name: str, known: Iterable[str], what: str) -> ConfigurationError:
+    """Names the nearest known one, or else all of them."""
+    known = list(known)
+    nearest = get_close_matches(str(name), known, 1)
+    hint = f"did you mean {nearest[0]}?" if nearest else f"known are {', '.join(known)}"
+    return ConfigurationError(f"{name} is no {what}; {hint}")
 
 
 def _converted(value: Any, wanted: Any, name: str) -> Any:

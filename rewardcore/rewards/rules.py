@@ -46,10 +46,12 @@ def task_score(data_source: str, response: str, ground_truth: Any, extra: Mappin
     """By the rule of the data source."""
     rule = _rules.get(data_source)
     if rule is None:
-        if ground_truth is None or isinstance(ground_truth, Mapping):
+        # A table's way to say that there is none is NaN.
+        is_missing = ground_truth is None or (isinstance(ground_truth, float) and math.isnan(ground_truth))
+        if is_missing or isinstance(ground_truth, Mapping):
             raise ConfigurationError(
                 f"data source {data_source!r} has no rule, and the default one compares with a text, a number or a list"
-                f" of them, not {type(ground_truth).__name__}: call register_rule({data_source!r}, rule)"
+                f" of them, not {ground_truth!r:.40}: call register_rule({data_source!r}, rule)"
             )
         rule = answer_matches
     return finite(rule(response, ground_truth, extra or {}), f"the rule of data source {data_source!r} must return")

@@ -21,13 +21,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from dataclasses import fields as dataclass_fields
 from typing import Any, Literal, NamedTuple, overload
 
 from ..failures import ConfigurationError
 from ..rubrics import Rubric
 from ..sample import Sample
 from ..verdict import Verdict
-from .configuration import read, variable
+from .configuration import read, unknown, variable
 from .judges import JudgeConfig, as_rubric, check_bounds, scores_of
 from .rules import finite, task_score
 from .samples import sample_of
@@ -141,7 +142,13 @@ class _Plan:
 def scores(rows: Iterable[Row], config: MonitorConfig | Mapping[str, Any] | None = None) -> list[Score]:
     """One for each row, in order. Every judge call goes out at once, and none in vain."""
     plan = _Plan(rows, config)
-    return plan.settled(plan.judge_config.judge(plan.rubric).judge(plan.samples) if plan.samples else [])
+    if not plan.samples:
+        return plan.settled([])
+    try:
+        return plan.settled(plan.judge_config.judge(plan.rubric).judge(plan.samples))
+    except TimeoutError:  # verl's compute_score_timeout, of which verl would make a 0.0
+        late = "TimeoutError: the trainer waited no longer (compute_score_timeout); the judge goes on, for the cache"
+        return plan.settled([Verdict("timeout", error=late)] * len(plan.samples))
 
 
 async def ascores(rows: Iterable[Row], config: MonitorConfig | Mapping[str, Any] | None = None) -> list[Score]:
@@ -206,15 +213,21 @@ async def acompute_score(*arguments: Any, **keywords: Any) -> float | list[float
 _ONE = ("response", "ground_truth", "dataset_name", "extra_info")
 _VERL = ("solution_str", "ground_truth", "data_source", "extra_info")
 _MANY = ("solution_strs", "ground_truths", "data_sources", "extra_infos")
+_KNOWN = list(dict.fromkeys([*_ONE, *_VERL, *_MANY, *(each.name for each in dataclass_fields(MonitorConfig))]))
 
 
 def read_call(arguments: tuple[Any, ...], keywords: Mapping[str, Any]) -> tuple[list[Row], bool, dict[str, Any]]:
     """What is scored, in whichever convention; whether it is a single one; and what is left, the configuration."""
     if len(arguments) > len(_ONE):
         raise ConfigurationError(f"compute_score takes ({', '.join(_ONE)}), not {len(arguments)} arguments by place")
-    given = dict(zip(_ONE, arguments, strict=False)) | {
-        name: value for name, value in keywords.items() if name not in _TRAINERS_OWN
-    }
+    by_place = dict(zip(_ONE, arguments, strict=False))
+    by_name = {name: value for name, value in keywords.items() if name not in _TRAINERS_OWN}
+    for name in by_name:
+        if name in by_place:
+            raise ConfigurationError(f"compute_score was given {name} twice, by place and by name")
+        if name not in _KNOWN:
+            raise unknown(name, _KNOWN, "argument of compute_score")
+    given = by_place | by_name
     names = next((names for names in (_MANY, _VERL) if names[0] in given), _ONE)
     values = [given.pop(name, None) for name in names]
     if values[0] is None or (mixed := [name for name in {*_ONE, *_VERL, *_MANY} if name in given]):
@@ -225,8 +238,9 @@ def read_call(arguments: tuple[Any, ...], keywords: Mapping[str, Any]) -> tuple[
         )
     if names is not _MANY:
         return [_row(*values)], True, given
-    count = len(values[0])
-    columns = [[None] * count if column is None else list(column) for column in values]
+    there = {name: _listed(column, name) for name, column in zip(names, values, strict=True) if column is not None}
+    count = len(there[names[0]])
+    columns = [there.get(name, [None] * count) for name in names]
     if any(len(column) != count for column in columns):
         lengths = ", ".join(f"{len(column)} {name}" for name, column in zip(names, columns, strict=True))
         raise ConfigurationError(f"compute_score needs as many of each, not {lengths}")
@@ -236,7 +250,18 @@ def read_call(arguments: tuple[Any, ...], keywords: Mapping[str, Any]) -> tuple[
 def _row(response: Any, ground_truth: Any, data_source: Any, extra: Any) -> Row:
     if not isinstance(response, str):
         raise ConfigurationError(f"the response must be a text, not {type(response).__name__}")
+    if not isinstance(data_source, str | None):
+        raise ConfigurationError(f"the data source must be a text, not {type(data_source).__name__}")
+    if not isinstance(extra, Mapping | None):
+        raise ConfigurationError(f"extra_info must be a mapping or None, not {type(extra).__name__}")
     return Row(response, ground_truth, data_source or "", extra)
+
+
+def _listed(column: Any, name: str) -> list[Any]:
+    """A list or an array. A text is none, though it could be taken apart."""
+    if isinstance(column, str | bytes | Mapping) or not isinstance(column, Iterable):
+        raise ConfigurationError(f"{name} must be a list with one for each response, not {type(column).__name__}")
+    return list(column)
 
 
 def _sample(row: Row) -> Sample:

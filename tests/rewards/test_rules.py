@@ -138,7 +138,7 @@ def test_a_rule_that_returns_no_finite_number_is_named(monkeypatch, score):
         task_score("odd", "a", "a")
 
 
-@pytest.mark.parametrize("ground_truth", [None, {"target": "a"}])
+@pytest.mark.parametrize("ground_truth", [None, math.nan, {"target": "a"}])
 def test_what_the_default_rule_cannot_compare_asks_for_a_rule(ground_truth):
     with pytest.raises(ConfigurationError, match=r"register_rule\('mine', rule\)"):
         task_score("mine", "a", ground_truth)

@@ -5,6 +5,7 @@ import pickle
 import subprocess
 import sys
 
+import numpy
 import pytest
 
 from rewardcore import ConfigurationError
@@ -74,6 +75,12 @@ def test_every_calling_convention_is_understood(arguments, keywords, score):
         ({"solution_strs": ["4"], "ground_truths": [], "data_sources": ["a"]}, "1 solution_strs, 0 ground_truths"),
         ({"response": ["4"], "ground_truth": "4"}, "the response must be a text, not list"),
         ({**ONE, "monitor_correct_rewrd": 1.0}, "did you mean monitor_correct_reward"),
+        ({**ONE, "dataset": "maths"}, "dataset is no argument of compute_score; did you mean dataset_name?"),
+        ({"solution_string": "4", "ground_truth": "4"}, "did you mean solution_str"),
+        ({**ONE, "dataset_name": 3}, "the data source must be a text, not int"),
+        ({**ONE, "extra_info": "{}"}, "extra_info must be a mapping or None, not str"),
+        ({"solution_strs": "4", "ground_truths": "4"}, "solution_strs must be a list with one for each response"),
+        ({"solution_strs": ["4"], "ground_truths": 4}, "ground_truths must be a list .* not int"),
         ({**ONE, "train_with_monitor": True}, "MONITOR_MODEL_NAME is not set"),
         ({**ONE, "monitor_max_concurrent": "many"}, 'monitor_max_concurrent must be a whole number or "auto"'),
         ({**ONE, "monitor_max_concurrent": 0}, "MONITOR_MAX_CONCURRENT must be a whole number above 0"),
@@ -84,6 +91,17 @@ def test_every_calling_convention_is_understood(arguments, keywords, score):
 def test_a_call_that_cannot_be_understood_says_what_was_wrong(keywords, says):
     with pytest.raises(ConfigurationError, match=says):
         compute_score(**keywords)
+
+
+def test_what_is_given_by_place_and_by_name_is_refused():
+    with pytest.raises(ConfigurationError, match="given ground_truth twice, by place and by name"):
+        compute_score("4", "5", ground_truth="4")
+
+
+def test_a_batch_may_come_as_arrays():
+    columns = {"data_sources": ["a", "b"], "solution_strs": ["4", "4"], "ground_truths": [4, 5]}
+    arrays = {name: numpy.array(column) for name, column in columns.items()}
+    assert compute_score(**arrays, extra_infos=numpy.array([None, {}], dtype=object)) == [1.0, 0.0]
 
 
 def test_more_than_four_places_are_refused():

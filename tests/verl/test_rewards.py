@@ -14,6 +14,7 @@ from verl.workers.reward_manager.batch import BatchRewardManager
 from verl.workers.reward_manager.naive import NaiveRewardManager
 
 from rewardcore.rewards import GeneralIORewardManager, LengthPenaltyRewardManager, NotJudged, compute_score
+from tests.modes.hostile_server import held
 from tests.rewards.judge_server import HostileServer, judge_server, obliging
 from tests.verl.worker_group import WorkerGroup
 
@@ -80,6 +81,17 @@ def test_a_failed_judgement_reaches_verl_as_an_exception(
     for manager in (NaiveRewardManager, BatchRewardManager):
         with pytest.raises(NotJudged, match="1 of 1 not judged"):
             manager(tokenizer, 0, compute_score)(data)
+
+
+def test_the_time_that_verl_gives_a_score_makes_no_number_of_a_judgement_that_is_late(
+    tokenizer: Any, server: HostileServer, monitored: None
+) -> None:
+    """verl takes any TimeoutError for a score of 0.0."""
+    script = server.script(held)
+    data = data_of(tokenizer, f"[[{script.marker}]]", ["judge:true <answer>4</answer>"])
+    with pytest.raises(NotJudged, match=r"1 of 1 not judged .*\(compute_score_timeout\)"):
+        NaiveRewardManager(tokenizer, 0, compute_score, compute_score_timeout=0.2)(data)
+    script.release()
 
 
 @pytest.mark.parametrize(("name", "is_async"), [("compute_score", False), ("acompute_score", True)])
