@@ -30,6 +30,7 @@ from ..judge import Judge
 from ..notices import log
 from ..rewards.images import sendable
 from ..rewards.judges import as_rubric, reward_of, shared_judge
+from ..rewards.rules import finite
 from ..rubrics import QUALITY, Rubric
 from ..sample import Sample
 from ..verdict import Verdict
@@ -140,7 +141,7 @@ class RewardFunction:
             if isinstance(rule, RewardFunction):
                 rule.begin(prompts, completions, **given)
         if (forgotten := _begun.pop(self, None)) is not None:
-            forgotten.pending.cancel()
+            forgotten.give_up()
         with suppress(ConfigurationError):
             _begun[self] = self._begin(prompts, completions, given)
 
@@ -154,7 +155,9 @@ class RewardFunction:
     ) -> Iterator[tuple[list[Sample | ConfigurationError], Pending]]:
         """Judging goes on meanwhile; whatever else goes wrong ends it."""
         begun = _begun.pop(self, None)
-        if begun is None or begun.completions is not completions or begun.process != os.getpid():
+        if begun is None or not begun.is_of(completions):
+            if begun is not None:
+                begun.give_up()
             begun = self._begin(prompts, completions, given)
         try:
             yield begun.samples, begun.pending
@@ -202,8 +205,7 @@ class RewardFunction:
         given: Mapping[str, Any],
         waited: float,
     ) -> list[float | None]:
-        for rule, values in zip(self.beside, added, strict=True):
-            _whole(_name(rule), values, len(verdicts))
+        added = [_applied(rule, values, len(verdicts)) for rule, values in zip(self.beside, added, strict=True)]
         self._log(verdicts, added, given, waited)
         parts = zip(*added, strict=True) if added else [()] * len(verdicts)
         return [self._reward(verdict, values) for verdict, values in zip(verdicts, parts, strict=True)]
@@ -264,6 +266,14 @@ class _Begun(NamedTuple):
     pending: Pending
     process: int
 
+    def is_of(self, completions: Sequence[Any]) -> bool:
+        return self.completions is completions and self.process == os.getpid()
+
+    def give_up(self) -> None:
+        """Nobody will ask for it here; where this is a fork, its parent may still."""
+        if self.process == os.getpid():
+            self.pending.cancel()
+
 
 #: Begun before it was asked for. Not in the function itself, which holds nothing that cannot be pickled.
 _begun: WeakKeyDictionary[RewardFunction, _Begun] = WeakKeyDictionary()
@@ -278,9 +288,20 @@ def _verdicts(samples: Sequence[Sample | ConfigurationError], judged: Sequence[V
 
 
 def _whole(name: str, values: Sequence[Any], size: int) -> Sequence[Any]:
+    if not hasattr(values, "__len__"):
+        raise ConfigurationError(f"{name}: a {type(values).__name__} for {size} prompts; there must be a list")
     if len(values) != size:
         raise ConfigurationError(f"{name}: {len(values)} values for {size} prompts; there must be one for each")
     return values
+
+
+def _applied(rule: Rule, values: Sequence[Any], size: int) -> list[float | None]:
+    """None where a rule does not apply, of which TRL itself makes NaN; what is infinite would move every advantage."""
+    name = _name(rule)
+    return [
+        None if value is None or value != value else finite(value, f"{name} must return")
+        for value in _whole(name, values, size)
+    ]
 
 
 def _name(named: Any) -> str:

@@ -1,8 +1,11 @@
 """The reward function, called as TRL calls it: both forms, every kind of column, and nothing but None for a failure."""
 
 import logging
+import math
 import multiprocessing
 import pickle
+import subprocess
+import sys
 from collections import defaultdict
 from concurrent.futures import CancelledError, ProcessPoolExecutor
 from dataclasses import replace
@@ -201,6 +204,9 @@ def test_columns_that_nobody_shows_may_be_absent(make):
         ("quality", {}, {"completions": COMPLETIONS[1:]}, "completions: 11 values for 12 prompts"),
         ("quality", {}, {"ground_truth": [7] * 12}, "ground_truth must be a text or None; for a number, give str"),
         ("quality", {"beside": [lambda **_: [1.0]]}, {}, "<lambda>: 1 values for 12 prompts"),
+        ("quality", {"beside": [lambda **_: None]}, {}, "<lambda>: a NoneType for 12 prompts; there must be a list"),
+        ("quality", {"beside": [lambda **_: [math.inf] * 12]}, {}, "<lambda> must return a finite number, not inf"),
+        ("quality", {"beside": [lambda **_: ["yes"] * 12]}, {}, "<lambda> must return a number, not 'yes'"),
     ],
 )
 def test_a_wrong_column_is_named(make, rubric, options, columns, complaint):
@@ -238,7 +244,7 @@ def test_what_the_model_wrote_costs_no_sample_but_its_own(make):
 def test_a_rule_beside_the_judge_is_added_and_masked_with_it(make, asynchronous, rule):
     alone = called(make(UP_TO_EIGHT), ground_truth=TRUTHS)
     log = Log()
-    function = make(UP_TO_EIGHT, asynchronous=asynchronous, beside=[rule, lambda **_: [None] * 12])
+    function = make(UP_TO_EIGHT, asynchronous=asynchronous, beside=[rule, lambda **_: [None, math.nan] * 6])
     together = called(function, ground_truth=TRUTHS, **log.given)
     assert together == [None if score is None else score + (index % 2 == 0) for index, score in enumerate(alone)]
     assert log.metrics[f"up_to_eight/beside/{rule.__name__}"] == 0.5
@@ -305,11 +311,37 @@ def test_judges_beside_begin_with_it(make):
     assert not {function, beside} & set(trl._begun)
 
 
-def test_other_completions_are_judged_as_they_are(make):
+def test_other_completions_are_judged_as_they_are_and_what_was_begun_is_given_up(make):
     function = make(cache=None)
     wanted = called(function, completions=[*reversed(COMPLETIONS)])
     function.begin(PROMPTS, COMPLETIONS)
+    begun = trl._begun[function].pending
     assert called(function, completions=[*reversed(COMPLETIONS)]) == wanted
+    with pytest.raises(CancelledError):
+        begun.result()
+
+
+FORK = """
+import os, sys
+import rewardcore as rc
+from rewardcore.trainers import trl
+function = trl.reward_function(rc.Endpoint(sys.argv[1], "judge", api_key_env=None), cache=None)
+prompts, completions = ["What is 1 + 1?"], ["It is 2."]
+function.begin(prompts, completions)
+begun = trl._begun[function].pending
+child = os.fork()
+if not child:
+    function.begin(prompts, [*completions])
+    os._exit(begun._batch.future.cancelled())
+print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), function(prompts, completions))
+"""
+
+
+def test_a_fork_does_not_give_up_what_its_parent_began(endpoint):
+    done = subprocess.run(
+        [sys.executable, "-c", FORK, endpoint.base_url], capture_output=True, text=True, timeout=60, check=True
+    )
+    assert done.stdout == f"0 {expected(rc.rubrics.QUALITY, ['What is 1 + 1?'], ['It is 2.'])}\n"
 
 
 def test_who_begins_again_gives_up_what_nobody_asked_for(make):
