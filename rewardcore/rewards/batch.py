@@ -27,11 +27,17 @@ class BatchRow:
 
     @property
     def ground_truth(self) -> Any:
-        return (self.columns.get("reward_model") or {}).get("ground_truth")
+        return self._mapping("reward_model").get("ground_truth")
 
     @property
     def extra(self) -> Mapping[str, Any]:
-        return self.columns.get("extra_info") or {}
+        return self._mapping("extra_info")
+
+    def _mapping(self, name: str) -> Mapping[str, Any]:
+        found = self.columns.get(name)
+        if not isinstance(found, Mapping | None):
+            raise ConfigurationError(f"the column {name} must hold mappings or None, not {type(found).__name__}")
+        return found or {}
 
 
 def rows_of(data: Any, tokenizer: Any, data_source_key: str = "data_source") -> list[BatchRow]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
+from numbers import Integral
 from statistics import median
 from typing import Any
 
@@ -160,6 +161,8 @@ def group_medians(rows: Sequence[BatchRow]) -> list[float]:
     )
     groups: dict[Any, list[int]] = defaultdict(list)
     for uid, row in zip(uids, rows, strict=True):
+        if not isinstance(uid, str | Integral):  # a tensor would be a group of its own, None one of everybody
+            raise ConfigurationError(f"uid must be a text or a whole number, not {type(uid).__name__}")
         groups[uid].append(row.length)
     medians = {uid: float(median(lengths)) for uid, lengths in groups.items()}
     return [medians[uid] for uid in uids]

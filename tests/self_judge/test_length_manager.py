@@ -209,6 +209,23 @@ def test_a_batch_without_groups_is_a_clear_error(tokenizer: WordTokenizer) -> No
 
 
 @pytest.mark.parametrize(
+    ("column", "value", "says"),
+    [
+        ("uid", None, "uid must be a text or a whole number, not NoneType"),
+        ("uid", ["a"], "uid must be a text or a whole number, not list"),
+        ("uid", torch.tensor(1), "uid must be a text or a whole number, not Tensor"),
+        ("reward_model", "4", "the column reward_model must hold mappings or None, not str"),
+        ("extra_info", "{}", "the column extra_info must hold mappings or None, not str"),
+    ],
+)
+def test_a_column_that_cannot_be_read_is_named(tokenizer: WordTokenizer, column: str, value: object, says: str) -> None:
+    data = answers(tokenizer, [3], ["a"])
+    data.non_tensor_batch[column] = [value]
+    with pytest.raises(ConfigurationError, match=says):
+        LengthPenaltyRewardManager(tokenizer)(data)
+
+
+@pytest.mark.parametrize(
     ("arguments", "says"),
     [
         ({"peak_ration": 0.1}, "did you mean peak_ratio"),
