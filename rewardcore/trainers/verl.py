@@ -12,6 +12,7 @@ import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
 from functools import partial
+from numbers import Real
 from typing import Any, Literal
 
 from .. import rewards
@@ -73,12 +74,17 @@ class JudgeRewardConfig(JudgeConfig):
             raise ConfigurationError("use_async_io must be true: verl's reward loop awaits its managers")
 
 
+#: What the manager says of a trajectory, beside what a function does.
+_OURS = {"function_score", "function_acc", "judge_reward", "judged"}
+
+
 class JudgeRewardManager(RewardManagerBase):  # type: ignore[misc]  # verl is not there where types are checked
     """`reward.reward_manager`: source=importlib, name=JudgeRewardManager, module.path=pkg://rewardcore.trainers.verl.
 
     Alone, the reward is reward_coefficient × the judge's score. With a custom reward function it is that function's
     score plus that, and the judge is only asked where the function gives more than 0. Under a rubric whose `higher_is`
-    is "worse", 1 − score counts: a reward rises with what is wanted.
+    is "worse", 1 − score counts: a reward rises with what is wanted. What the function calls `acc` is `function_acc`
+    here: verl's validation would count a failed judgement as 0 of it.
     """
 
     def __init__(
@@ -124,7 +130,7 @@ class JudgeRewardManager(RewardManagerBase):  # type: ignore[misc]  # verl is no
         return reward_tensor(data, scores)
 
     async def _found_by_the_function(self, row: BatchRow) -> dict[str, Any]:
-        """What it returned, with the keys that it chose; none is called `acc` on our account, as above."""
+        """What it returned, with the keys that it chose, but for `acc`."""
         columns = row.columns
         extra = {"prompt": row.prompt, **row.extra, **(columns.get("tool_extra_fields") or {})}
         extra |= {"num_turns": columns.get("__num_turns__"), "rollout_reward_scores": columns.get("reward_scores", {})}
@@ -143,10 +149,14 @@ class JudgeRewardManager(RewardManagerBase):  # type: ignore[misc]  # verl is no
             raise ConfigurationError(
                 f'compute_score must return "score", and never "reward", which verl keeps; it has {sorted(found)}'
             )
+        if taken := sorted(_OURS & set(found)):
+            raise ConfigurationError(
+                f"compute_score must not return {', '.join(taken)}: JudgeRewardManager tells those"
+            )
         for name, value in found.items():  # texts are the function's own affair
-            if isinstance(value, float):
+            if isinstance(value, Real):
                 finite(value, f"compute_score's {name} must be")
-        return dict(found)
+        return {"function_acc" if name == "acc" else name: value for name, value in found.items()}
 
     async def _judged(self, row: BatchRow) -> float:
         # In a thread: images are encoded there, and other trajectories go on.

@@ -10,6 +10,7 @@ from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
+import numpy
 import pytest
 import ray
 import verl
@@ -307,12 +308,32 @@ async def test_a_function_of_the_users_own_goes_beside_the_judge(
     }
 
 
+async def test_a_failed_judgement_is_no_zero_in_verls_validation_of_a_functions_own_accuracy(
+    tokenizer: Any, judged_by: SimulatedServer, up_to_eight: str
+) -> None:
+    manager = managed(tokenizer, *FUNCTION, *MANAGER, f"+reward.reward_kwargs.rubric={up_to_eight}")
+    manager.compute_score = lambda **_: {"score": 1.0, "acc": 1.0}
+    found = [one for one in await scored(manager, rollout(tokenizer)) if isinstance(one, dict)]
+    assert 0 < len(found) < 24
+    info = [one["reward_extra_info"] for one in found]
+    figures = process_validation_metrics(
+        ["sums"] * len(found),
+        ["u"] * len(found),
+        {name: [one[name] for one in info] for name in info[0]},
+        expected_acc_counts={("sums", "u"): 24},
+    )
+    assert "acc" not in figures["sums"]
+    assert figures["sums"]["function_acc"][f"mean@{len(found)}"] == 1.0
+
+
 @pytest.mark.parametrize(
     ("returned", "complaint"),
     [
         ({"reward": 1.0, "score": 1.0}, "never \"reward\", which verl keeps; it has \\['reward', 'score'\\]"),
         ({"acc": 1.0}, 'must return "score"'),
         ({"score": 1.0, "acc": math.nan}, "compute_score's acc must be a finite number"),
+        ({"score": 1.0, "bonus": numpy.float32("inf")}, "compute_score's bonus must be a finite number"),
+        ({"score": 1.0, "judged": 1.0}, "must not return judged, which JudgeRewardManager tells"),
         (math.inf, "compute_score must return a finite number"),
         (None, "compute_score must return a number"),
     ],
