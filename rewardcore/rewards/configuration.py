@@ -11,6 +11,7 @@ import os
 from collections.abc import Iterable, Mapping
 from dataclasses import MISSING, Field, field, fields
 from difflib import get_close_matches
+from functools import cache
 from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from ..failures import ConfigurationError
@@ -35,7 +36,7 @@ def read(kind: type[T], given: T | Mapping[str, Any] | None = None, environment:
             f"{kind.__name__} must be given as a mapping of its fields, not {type(given).__name__}"
         )
     known: dict[str, Field[Any]] = {each.name: each for each in fields(kind)}  # type: ignore[arg-type]
-    types, values = get_type_hints(kind), {}
+    types, values = _types(kind), {}  # type: ignore[arg-type]  # a class is hashable
     for name, value in (given or {}).items():
         if name not in known:
             raise unknown(name, known, f"field of {kind.__name__}")
@@ -48,6 +49,12 @@ def read(kind: type[T], given: T | Mapping[str, Any] | None = None, environment:
             set_by = f", or set {source}" if source else ""
             raise ConfigurationError(f"{kind.__name__} needs {name}{set_by}")
     return kind(**values)
+
+
+@cache
+def _types(kind: Any) -> dict[str, Any]:
+    """Once for each kind: it would be most of what a call with a single sample costs."""
+    return get_type_hints(kind)
 
 
 def unknown(name: str, known: Iterable[str], what: str) -> ConfigurationError:
