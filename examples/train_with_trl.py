@@ -15,7 +15,7 @@ from trl import GRPOConfig, GRPOTrainer
 import rewardcore as rc
 from examples import a_judge_model
 from fixtures.tiny_judge import make_tiny_judge
-from rewardcore.trainers.trl import reward_function
+from rewardcore.trainers.trl import judging_ahead, reward_function
 
 # Yours: load_dataset(…), with a column "prompt" of texts or conversations. Every other column reaches the rubric if
 # reward_function names it: ground_truth="answer", extra=["level"].
@@ -41,7 +41,7 @@ def main() -> None:
             deadline=300.0,  # what is not judged by then is masked; the step goes on
             cache=True,  # yours: "judge.sqlite", so that a run that starts again pays nothing twice
         )
-        trainer = GRPOTrainer(
+        trainer = judging_ahead(GRPOTrainer)(  # judging begins when the completions are there, not when TRL asks
             model=str(make_tiny_judge(Path(directory, "policy"))),  # yours: "Qwen/Qwen3-0.6B"
             reward_funcs=judge,
             train_dataset=Dataset.from_list(ROWS),

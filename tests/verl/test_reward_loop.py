@@ -377,6 +377,21 @@ async def test_a_misspelt_field_of_the_function_names_the_nearest(judged_by: Sim
         await compute_score(data_sources=["sums"], solution_strs=["4"], ground_truths=["4"])
 
 
+async def test_a_file_of_the_users_own_registers_rules_where_the_function_runs(
+    tokenizer: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr("rewardcore.rewards.rules._rules", {})
+    path = tmp_path / "my_rewards.py"
+    path.write_text(
+        "from rewardcore.rewards import register_rule\n"
+        "from rewardcore.trainers.verl import compute_score\n"
+        "register_rule('sums', lambda response, ground_truth, extra: 0.5)\n"
+    )
+    manager = managed(tokenizer, f"reward.custom_reward_function.path={path}")
+    (found,) = await scored(manager, rollout(tokenizer, PROMPTS[:1], RESPONSES[:1]))
+    assert found["reward_score"] == 0.5
+
+
 async def test_the_function_alone_scores_by_rule_and_says_so() -> None:
     found = await compute_score(data_source="sums", solution_str="4", ground_truth="4", extra_info=None)
     assert found == {"score": 1.0, "task_score": 1.0, "monitor_reward": 0.0, "monitored": 0.0}
