@@ -149,6 +149,11 @@ class GeneralIORewardManager:
 
     def _generator(self, actor: Any, do_sample: bool = False) -> Generator:
         if not hasattr(actor, "generate_sequences"):
+            if not hasattr(actor, "generate"):
+                raise ConfigurationError(
+                    "rollout_actor_wg must be a worker group or an agent loop manager of verl's, or have"
+                    f" generate(conversations), as TorchGenerator has; {type(actor).__name__} has not"
+                )
             generator: Generator = actor
             return generator
         with needs_extra("verl", "rollout_actor_wg"):

@@ -8,11 +8,14 @@ computed in a process of their own, beside everything.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
-from typing import Any, Protocol, TypeVar, runtime_checkable
+from typing import Any, NamedTuple, Protocol, TypeVar, runtime_checkable
 
+from ..calls import Pending
 from ..failures import ConfigurationError
 from ..notices import log
+from ..sample import Sample
 
 Trainer = TypeVar("Trainer", bound=type)
 
@@ -24,12 +27,31 @@ class BeginsAhead(Protocol):
     def begin(self, prompts: Sequence[Any], completions: Sequence[Any], **given: Any) -> None: ...
 
 
+class Begun(NamedTuple):
+    """A batch on its way: whose completions, and in which process, since a fork has none of its parent's replies."""
+
+    completions: Sequence[Any]
+    samples: list[Sample | ConfigurationError]
+    pending: Pending
+    process: int
+
+    def is_of(self, completions: Sequence[Any]) -> bool:
+        return self.completions is completions and self.process == os.getpid()
+
+    def give_up(self) -> None:
+        """Nobody will ask for it here; where this is a fork, its parent may still."""
+        if self.process == os.getpid():
+            self.pending.cancel()
+
+
 def judging_ahead(trainer_class: Trainer) -> Trainer:
     """A subclass of TRL's GRPOTrainer or RLOOTrainer, made and used as it is.
 
     The seconds that its log-probabilities take are seconds that the judge has, and `NAME/waited` in its log is what
     is left; a judge of mode "sync" works only while it is waited for, and gains nothing. Rewards are the same.
     """
+    if not isinstance(trainer_class, type):
+        raise ConfigurationError(f"judging_ahead takes a class, as in judging_ahead(GRPOTrainer), not {trainer_class}")
     for method in ("_generate", "_generate_and_score_completions"):
         if not callable(getattr(trainer_class, method, None)):
             raise ConfigurationError(

@@ -20,7 +20,7 @@ from dataclasses import dataclass, replace
 from itertools import compress
 from pathlib import PurePath
 from statistics import fmean
-from typing import Any, NamedTuple
+from typing import Any
 from weakref import WeakKeyDictionary
 
 from ..calls import Pending
@@ -34,7 +34,7 @@ from ..rewards.rules import finite
 from ..rubrics import QUALITY, Rubric
 from ..sample import Sample
 from ..verdict import Verdict
-from .ahead import judging_ahead
+from .ahead import Begun, judging_ahead
 from .figures import figures_of, short
 
 __all__ = ["AsynchronousRewardFunction", "RewardFunction", "figures_of", "judging_ahead", "reward_function"]
@@ -82,8 +82,10 @@ def reward_function(
         raise ConfigurationError(
             'asynchronous needs mode "asyncio" or "process": "sync" works only while it is waited for'
         )
-    beside = tuple(beside)
-    for rule in beside:
+    rules = () if callable(beside) else tuple(beside)
+    if callable(beside) or not all(map(callable, rules)):
+        raise ConfigurationError("beside must be a list of reward functions, as in [is_short]")
+    for rule in rules:
         is_awaited = inspect.iscoroutinefunction(rule) or inspect.iscoroutinefunction(type(rule).__call__)
         if is_awaited and not asynchronous:
             raise ConfigurationError(f"beside holds the coroutine function {_name(rule)}: give asynchronous=True")
@@ -99,7 +101,7 @@ def reward_function(
         data_source=data_source,
         extra=tuple(dict.fromkeys([*extra, *more])),
         needed=frozenset(shown & {"ground_truth", "data_source"}),
-        beside=beside,
+        beside=rules,
     )
     function.judge_here()
     return function
@@ -165,10 +167,10 @@ class RewardFunction:
             begun.pending.cancel()
             raise
 
-    def _begin(self, prompts: Sequence[Any], completions: Sequence[Any], given: Mapping[str, Any]) -> _Begun:
+    def _begin(self, prompts: Sequence[Any], completions: Sequence[Any], given: Mapping[str, Any]) -> Begun:
         samples = self._samples(prompts, completions, given)
         pending = self.judge_here().submit(each for each in samples if isinstance(each, Sample))
-        return _Begun(completions, samples, pending, os.getpid())
+        return Begun(completions, samples, pending, os.getpid())
 
     def _samples(
         self, prompts: Sequence[Any], completions: Sequence[Any], given: Mapping[str, Any]
@@ -227,12 +229,12 @@ class RewardFunction:
         for rule, values in zip(self.beside, added, strict=True):
             if applied := [value for value in values if value is not None]:
                 figures[f"beside/{_name(rule)}"] = fmean(applied)
-        if "log_metric" in given:
+        if log_metric := given.get("log_metric"):
             for name, figure in figures.items():
-                given["log_metric"](f"{self.name}/{name}", figure)
-        if "log_extra" in given:
-            given["log_extra"](f"{self.name}/verdict", [short(each.error or each.status) for each in verdicts])
-            given["log_extra"](f"{self.name}/text", [short(each.text) for each in verdicts])
+                log_metric(f"{self.name}/{name}", figure)
+        if log_extra := given.get("log_extra"):
+            log_extra(f"{self.name}/verdict", [short(each.error or each.status) for each in verdicts])
+            log_extra(f"{self.name}/text", [short(each.text) for each in verdicts])
         if verdicts and "score" not in figures:
             first = short(verdicts[0].error or "")
             log.warning(
@@ -258,25 +260,8 @@ class AsynchronousRewardFunction(RewardFunction):
             return self._rewards(verdicts, added, given, time.perf_counter() - started)
 
 
-class _Begun(NamedTuple):
-    """A batch on its way: whose completions, and in which process, since a fork has none of its parent's replies."""
-
-    completions: Sequence[Any]
-    samples: list[Sample | ConfigurationError]
-    pending: Pending
-    process: int
-
-    def is_of(self, completions: Sequence[Any]) -> bool:
-        return self.completions is completions and self.process == os.getpid()
-
-    def give_up(self) -> None:
-        """Nobody will ask for it here; where this is a fork, its parent may still."""
-        if self.process == os.getpid():
-            self.pending.cancel()
-
-
 #: Begun before it was asked for. Not in the function itself, which holds nothing that cannot be pickled.
-_begun: WeakKeyDictionary[RewardFunction, _Begun] = WeakKeyDictionary()
+_begun: WeakKeyDictionary[RewardFunction, Begun] = WeakKeyDictionary()
 
 
 def _verdicts(samples: Sequence[Sample | ConfigurationError], judged: Sequence[Verdict]) -> list[Verdict]:

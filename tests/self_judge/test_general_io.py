@@ -169,6 +169,7 @@ def test_what_a_reward_model_has_scored_is_returned_as_it_is(tokenizer: WordToke
         ("code", {}, 'problem_type must be "gen" or "pred"'),
         ("gen", {}, "rollout_actor_wg is needed"),
         ("pred", {}, "rollout_actor_wg is needed"),
+        ("gen", {"rollout_actor_wg": object()}, "worker group .* or have generate.conversations.*; object has not"),
         ("gen", {"rollout_actor_wg": Actor(), "n_samples": 0}, "n_samples must be a whole number above 0"),
         ("gen", {"rollout_actor_wg": Actor(), "n_samples": "3"}, "n_samples must be a whole number above 0, not '3'"),
     ],

@@ -113,7 +113,9 @@ def test_what_was_not_judged_is_none_and_is_told(make, asynchronous):
 
 
 def test_a_trainer_without_log_functions_is_fine(make):
-    assert called(make()) == expected(rc.rubrics.QUALITY, PROMPTS, COMPLETIONS)
+    wanted = expected(rc.rubrics.QUALITY, PROMPTS, COMPLETIONS)
+    assert called(make()) == wanted
+    assert called(make(), log_metric=None, log_extra=None, trainer_state=None) == wanted
 
 
 def test_a_batch_of_which_nothing_was_judged_says_why(make, endpoint, caplog):
@@ -223,6 +225,8 @@ def test_a_wrong_column_is_named(make, rubric, options, columns, complaint):
         ({"extra": "level"}, r"list of columns, as in \['level'\]"),
         ({"mode": "sync", "asynchronous": True}, 'asynchronous needs mode "asyncio" or "process"'),
         ({"endpoint": "http://127.0.0.1:8000/v1"}, "must be a rewardcore.Endpoint, not str"),
+        ({"beside": is_even}, r"list of reward functions, as in \[is_short\]"),
+        ({"beside": ["is_even"]}, "beside must be a list of reward functions"),
         ({"beside": [is_even_in_time]}, "coroutine function is_even_in_time: give asynchronous=True"),
     ],
 )
@@ -364,3 +368,5 @@ def test_a_missing_column_is_told_by_the_call_and_not_before(make):
 def test_a_trainer_that_generates_elsewhere_is_refused_in_a_sentence():
     with pytest.raises(rc.ConfigurationError, match="judging_ahead needs a TRL trainer with the method _generate"):
         trl.judging_ahead(type("Trainer", (), {}))
+    with pytest.raises(rc.ConfigurationError, match=r"takes a class, as in judging_ahead\(GRPOTrainer\)"):
+        trl.judging_ahead(object())
