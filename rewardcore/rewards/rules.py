@@ -13,6 +13,7 @@ import re
 import unicodedata
 from collections.abc import Callable, Mapping
 from functools import cache
+from numbers import Real
 from typing import Any
 
 from ..failures import ConfigurationError, Unparsed
@@ -46,15 +47,18 @@ def task_score(data_source: str, response: str, ground_truth: Any, extra: Mappin
     """By the rule of the data source."""
     rule = _rules.get(data_source)
     if rule is None:
-        # A table's way to say that there is none is NaN.
-        is_missing = ground_truth is None or (isinstance(ground_truth, float) and math.isnan(ground_truth))
-        if is_missing or isinstance(ground_truth, Mapping):
+        if is_missing(ground_truth) or isinstance(ground_truth, Mapping):
             raise ConfigurationError(
                 f"data source {data_source!r} has no rule, and the default one compares with a text, a number or a list"
                 f" of them, not {ground_truth!r:.40}: call register_rule({data_source!r}, rule)"
             )
         rule = answer_matches
     return finite(rule(response, ground_truth, extra or {}), f"the rule of data source {data_source!r} must return")
+
+
+def is_missing(ground_truth: Any) -> bool:
+    """None, or NaN, which is a table's way to say that there is none."""
+    return ground_truth is None or (isinstance(ground_truth, Real) and math.isnan(ground_truth))
 
 
 def finite(score: Any, who_must: str) -> float:

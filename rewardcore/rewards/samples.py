@@ -9,6 +9,7 @@ from ..failures import ConfigurationError
 from ..rubrics.transcript import as_json
 from ..sample import Sample
 from .images import sendable
+from .rules import is_missing
 
 
 def sample_of(
@@ -18,8 +19,10 @@ def sample_of(
 
 
 def as_text(ground_truth: Any) -> str | None:
-    """What is no text, as JSON."""
+    """A ground truth as a rubric shows it: what is no text, as JSON."""
+    if is_missing(ground_truth):
+        return None
     try:
-        return ground_truth if ground_truth is None or isinstance(ground_truth, str) else as_json(ground_truth)
+        return ground_truth if isinstance(ground_truth, str) else as_json(ground_truth)
     except TypeError as error:
         raise ConfigurationError(f"ground_truth cannot be shown to a judge: {error}") from error

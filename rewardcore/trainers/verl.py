@@ -151,7 +151,7 @@ class JudgeRewardManager(RewardManagerBase):  # type: ignore[misc]  # verl is no
             )
         if taken := sorted(_OURS & set(found)):
             raise ConfigurationError(
-                f"compute_score must not return {', '.join(taken)}: JudgeRewardManager tells those"
+                f"compute_score must not return {', '.join(taken)}, which JudgeRewardManager tells"
             )
         for name, value in found.items():  # texts are the function's own affair
             if isinstance(value, Real):
