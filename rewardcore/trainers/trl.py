@@ -21,7 +21,7 @@ from itertools import compress
 from pathlib import PurePath
 from statistics import fmean
 from typing import Any
-from weakref import WeakKeyDictionary
+from weakref import WeakKeyDictionary, WeakSet
 
 from ..calls import Pending
 from ..failures import ConfigurationError
@@ -236,12 +236,21 @@ class RewardFunction:
             log_extra(f"{self.name}/verdict", [short(each.error or each.status) for each in verdicts])
             log_extra(f"{self.name}/text", [short(each.text) for each in verdicts])
         if verdicts and "score" not in figures:
-            first = short(verdicts[0].error or "")
             log.warning(
                 "%s: none of %d completions was judged, so this batch teaches nothing; the first: %s",
                 self.name,
                 len(verdicts),
-                first,
+                short(verdicts[0].error or ""),
+            )
+        trainer = getattr(given.get("log_metric"), "__self__", None)
+        others = [_name(each) for each in getattr(trainer, "reward_funcs", ()) if each is not self]
+        if others and any(each.score is None for each in verdicts) and self not in _told:
+            _told.add(self)
+            log.warning(
+                "%s: what was not judged counts as 0.0 beside %s in reward_funcs; it is masked where they are given to "
+                "reward_function, as beside=[…]",
+                self.name,
+                " and ".join(others),
             )
 
 
@@ -262,6 +271,8 @@ class AsynchronousRewardFunction(RewardFunction):
 
 #: Begun before it was asked for. Not in the function itself, which holds nothing that cannot be pickled.
 _begun: WeakKeyDictionary[RewardFunction, Begun] = WeakKeyDictionary()
+#: Those of which it was told, once, that TRL unmasks what they could not judge.
+_told: WeakSet[RewardFunction] = WeakSet()
 
 
 def _verdicts(samples: Sequence[Sample | ConfigurationError], judged: Sequence[Verdict]) -> list[Verdict]:

@@ -99,14 +99,18 @@ def test_a_training_run_masks_what_was_not_judged(make, train, trainer_class, co
 
 @TRAINERS
 def test_a_rule_in_trls_own_list_unmasks_what_was_not_judged_and_one_beside_the_judge_does_not(
-    make, train, trainer_class, config
+    make, train, trainer_class, config, caplog
 ):
     def advantages_of_the_lost(*functions):
+        caplog.clear()
         rows = train(trainer_class, config, *functions).steps[0]
         return [advantage for reward, advantage, *_ in rows if math.isnan(reward)]
 
+    warning = "up_to_eight: what was not judged counts as 0.0 beside is_even in reward_funcs"
     assert any(advantages_of_the_lost(make(UP_TO_EIGHT), is_even))
+    assert caplog.text.count(warning) == 1
     assert not any(advantages_of_the_lost(make(UP_TO_EIGHT, beside=[is_even])))
+    assert warning not in caplog.text
 
 
 @pytest.mark.parametrize("asynchronous", [False, True])
