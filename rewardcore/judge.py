@@ -294,6 +294,7 @@ def open_judge(mode: str, endpoint: Any, **options: Any) -> Judge:
     - `max_concurrent`: requests in flight at most; 60 by default, "auto" finds the endpoint's limit.
     - `cache`: True keeps replies in memory (the default), a path in a SQLite file, None nowhere.
     - `deadline`: seconds for a whole call; 300 by default.
+    - `max_retries`: how often a sample is tried again whose failures are its own; 5 by default. Outages are waited out.
     - asyncio: `transport` ("aiohttp" or "httpx") and `background` ("thread" or "process").
     - process: `workers`, how many processes at most, and `worker_setup`, called in each before it works.
     - self: a generator in place of the endpoint, and `rubric` and `batch_size`.

@@ -21,6 +21,7 @@ class HttpOptions(TypedDict, total=False):
     deadline: float
     request_timeout: float | None
     startup_timeout: float
+    max_retries: int
     clock: Clock
 
 

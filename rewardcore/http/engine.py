@@ -37,7 +37,7 @@ from ..failures import (
 from ..notices import Trouble, log
 from ..reply import Answer, Reply
 from ..rubrics import Rubric
-from ..rubrics.rubric import grade, reads_sample
+from ..rubrics.rubric import grade, reads_sample, says_repeat
 from ..sample import Sample
 from ..stats import Stats
 from .cache import Cache
@@ -87,11 +87,11 @@ class Engine:
     _asides: deque[Aside] = field(default_factory=deque)
     _draws: set[tuple[bytes, int]] = field(default_factory=set)
     reads_sample: bool = field(init=False)  # such a rubric reads replies here, for each sample, not on their way
-    _independent: bool = field(init=False)
+    _numbers_draws: bool = field(init=False)  # an independent rubric that does not say which draw it wants
 
     def __post_init__(self) -> None:
         self.reads_sample = reads_sample(self.rubric)
-        self._independent = bool(getattr(self.rubric, "independent", False))
+        self._numbers_draws = bool(getattr(self.rubric, "independent", False)) and not says_repeat(self.rubric)
 
     def open(self, call: Call) -> None:
         run = call.run
@@ -354,7 +354,7 @@ class Engine:
         if isinstance(request, Failure):
             self._tell(call, index, Answer(failure=request))
             return
-        if self._independent:
+        if self._numbers_draws:
             request = self._draw(call, request)
         if (flight := self._flights.get(request.key)) is not None:
             self.stats.coalesced += 1

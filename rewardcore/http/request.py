@@ -14,7 +14,7 @@ import orjson
 
 from ..failures import ConfigurationError
 from ..rubrics import Rubric
-from ..rubrics.rubric import ask, unwritten
+from ..rubrics.rubric import ask, repeat_of, says_repeat, unwritten
 from ..sample import Sample
 from .endpoint import Endpoint
 
@@ -33,6 +33,7 @@ class RequestBuilder:
     def __init__(self, endpoint: Endpoint, rubric: Rubric) -> None:
         self.host = endpoint.host
         self._rubric = rubric
+        self._says_repeat = says_repeat(rubric)
         parameters = endpoint.parameters()
         try:  # all that is the same in every request, on either side of where its messages stand in order
             before = orjson.dumps({name: parameters[name] for name in parameters if name < "messages"}, option=_SORTED)
@@ -52,6 +53,8 @@ class RequestBuilder:
             body = self._before + orjson.dumps(messages, option=_SORTED) + self._after
         except Exception as error:
             raise unwritten(error) from error
+        if self._says_repeat and (repeat := repeat_of(self._rubric, sample)):
+            return self._drawn(body, repeat)
         digest = self._hash_of_first.copy()
         digest.update(body)
         digest.update(b"}")
@@ -59,13 +62,14 @@ class RequestBuilder:
 
     def repeated(self, request: Request, repeat: int) -> Request:
         """The same request as an independent draw."""
-        if repeat == 0:
-            return request
-        return Request(hashlib.sha256(self._material(request.body, repeat)).digest(), request.body, repeat)
+        return self._drawn(request.body, repeat) if repeat else request
 
     def material(self, request: Request) -> bytes:
         """The canonical JSON that the key is the hash of."""
         return self._material(request.body, request.repeat)
+
+    def _drawn(self, body: bytes, repeat: int) -> Request:
+        return Request(hashlib.sha256(self._material(body, repeat)).digest(), body, repeat)
 
     def _material(self, body: bytes, repeat: int) -> bytes:
         return b'%s%d,"request":%s}' % (self._prefix, repeat, body)

@@ -16,8 +16,8 @@ from ..failures import BrokenReply, Failure, Overloaded, RateLimited, WorkerDied
 
 BASE_DELAY = 0.5
 MAX_DELAY = 8.0
-#: Failures that are a sample's own, before it is given up.
-MAX_FAULTS = 6
+#: How often a sample is tried again after failures that are its own.
+MAX_RETRIES = 5
 #: A sample that two worker processes died on is taken for the cause.
 MAX_WORKER_DEATHS = 2
 
@@ -64,7 +64,8 @@ class Blame:
     are too while only such samples fail: the last ones of a batch have nobody left beside them.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, max_retries: int = MAX_RETRIES) -> None:
+        self._max_retries = max_retries
         self._others_fail = False
         self._latest: tuple[object, int] = (None, 0)
         self._before = 0  # the departure of the latest that failed and was another's
@@ -85,10 +86,9 @@ class Blame:
         self._others_fail = self._others_fail or not is_own
         return is_own
 
-    @staticmethod
-    def is_final(faults: Sequence[Failure]) -> bool:
+    def is_final(self, faults: Sequence[Failure]) -> bool:
         deaths = sum(isinstance(fault, WorkerDied) for fault in faults)
-        return deaths >= MAX_WORKER_DEATHS or len(faults) >= MAX_FAULTS
+        return deaths >= MAX_WORKER_DEATHS or len(faults) > self._max_retries
 
 
 class Breaker:

@@ -18,6 +18,7 @@ from .engine import Engine
 from .pace import AUTO_CEILING, Learnt, Pace
 from .patience import Patience
 from .request import RequestBuilder
+from .retry import MAX_RETRIES, Blame
 
 CacheChoice = Cache | str | os.PathLike[str] | bool | None
 #: Files that a process opens besides its connections: the cache, libraries, the trainer's own data.
@@ -37,6 +38,7 @@ class Settings:
     deadline: float = 300.0
     request_timeout: float | None = None
     startup_timeout: float = 60.0
+    max_retries: int = MAX_RETRIES
     clock: Clock = SYSTEM_CLOCK
 
     def __post_init__(self) -> None:
@@ -52,6 +54,8 @@ class Settings:
                 "cache must be True (in memory), None, the path of a file, or an object with get, put and close, "
                 f"not {self.cache!r}"
             )
+        if type(self.max_retries) is not int or self.max_retries < 0:
+            raise ConfigurationError(f"max_retries must be a whole number of at least 0, not {self.max_retries!r}")
         for name in ("deadline", "request_timeout", "startup_timeout"):
             seconds = getattr(self, name)
             is_left_out = seconds is None and name == "request_timeout"
@@ -94,6 +98,7 @@ class Settings:
             Patience(self.request_timeout),
             self.startup_timeout,
             self.endpoint.mask(),
+            blame=Blame(self.max_retries),
         )
 
     def close_engine(self, engine: Engine) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import threading
 from collections.abc import Callable
-from typing import Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 from ..calls import WouldBlock
 from ..failures import ConfigurationError, Failure, RubricFailed, Unparsed
@@ -19,8 +19,10 @@ Message = dict[str, object]
 class Rubric(Protocol):
     """What a judge needs: `messages(sample)`, and `parse(text)` or `parse(text, sample)`, which returns the score.
 
-    With `independent = True`, repeats of a sample are separate draws, never shared. `higher_is = "worse"` says that 1.0
-    is what nobody wants.
+    With `independent = True`, repeats of a sample are separate draws, never shared, and numbered as they come. Where it
+    has `repeat(sample)`, that is the number of the draw: the same request with the same number is the same draw, in the
+    cache and between calls, whenever and in whatever order it is asked for. `higher_is = "worse"` says that 1.0 is what
+    nobody wants.
     """
 
     def messages(self, sample: Sample) -> list[Message]: ...
@@ -70,6 +72,26 @@ def ask(rubric: Rubric, sample: Sample) -> list[Message]:
 def unwritten(error: BaseException) -> RubricFailed:
     """What becomes of a sample whose messages cannot be written, over HTTP and in the self mode alike."""
     return RubricFailed(f"the rubric could not write this sample's messages: {type(error).__name__}: {error}")
+
+
+def says_repeat(rubric: Rubric) -> bool:
+    """Whether it numbers its draws by itself."""
+    return callable(getattr(rubric, "repeat", None))
+
+
+def repeat_of(rubric: Any, sample: Sample) -> int:
+    """Which draw this sample is, as its rubric says; raises RubricFailed, as for its messages."""
+    try:
+        repeat = rubric.repeat(sample)
+    except Failure:
+        raise
+    except BaseException as error:
+        if _is_not_the_rubrics(error):
+            raise
+        raise RubricFailed(f"the rubric's repeat raised {type(error).__name__}: {error}") from error
+    if type(repeat) is not int or repeat < 0:
+        raise RubricFailed(f"the rubric's repeat must be a whole number of at least 0, not {repeat!r:.40}")
+    return repeat
 
 
 def grade(rubric: Rubric, reply: Reply, *sample: Sample) -> Answer:

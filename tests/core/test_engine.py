@@ -32,7 +32,7 @@ from rewardcore.http.cache_contents import find
 from rewardcore.http.engine import Engine, Flight, GiveUp
 from rewardcore.http.pace import Pace
 from rewardcore.http.request import RequestBuilder
-from rewardcore.http.retry import MAX_FAULTS
+from rewardcore.http.retry import MAX_RETRIES, Blame
 from rewardcore.reply import Answer, Reply
 from rewardcore.rubrics.rubric import grade
 
@@ -72,11 +72,13 @@ class Told(Call):
 class Desk:
     """An engine, its clock, and the calls that were brought to it."""
 
-    def __init__(self, rubric=None, cache=None, limit=60, uniform=lambda: 0.5):
+    def __init__(self, rubric=None, cache=None, limit=60, uniform=lambda: 0.5, max_retries=MAX_RETRIES):
         self.rubric = rubric or Echo()
         builder = RequestBuilder(ENDPOINT, self.rubric)
         pace = Pace(limit, uniform=uniform)
-        self.engine = Engine(builder, self.rubric, cache or MemoryCache(), pace, uniform=uniform)
+        self.engine = Engine(
+            builder, self.rubric, cache or MemoryCache(), pace, uniform=uniform, blame=Blame(max_retries)
+        )
         self.counters = self.engine.stats
         self.now = 0.0
 
@@ -434,7 +436,7 @@ def drive_beside_others(desk, answer):
 def test_a_connection_that_is_always_closed_for_one_sample_alone_is_given_up(desk):
     verdict = drive_beside_others(desk, failed(Disconnected))
     assert verdict.status == "failed"
-    assert MAX_FAULTS < verdict.attempts <= MAX_FAULTS + 2
+    assert MAX_RETRIES + 1 < verdict.attempts <= MAX_RETRIES + 3
 
 
 @pytest.mark.parametrize("kind", [Transient, Overloaded, BrokenReply, ConnectionFailed])
@@ -443,7 +445,21 @@ def test_what_fails_for_one_sample_alone_is_final_after_a_few_attempts(kind, lim
     """Also once all others are done: the last one of a batch has none beside it."""
     verdict = drive_beside_others(Desk(limit=limit), failed(kind))
     assert verdict.status == "failed"
-    assert MAX_FAULTS <= verdict.attempts <= MAX_FAULTS + 2
+    assert MAX_RETRIES < verdict.attempts <= MAX_RETRIES + 3
+
+
+@pytest.mark.parametrize("max_retries", [0, 1, 10])
+def test_max_retries_says_how_often_a_sample_that_fails_by_itself_is_tried_again(max_retries):
+    verdict = drive_beside_others(Desk(limit=8, max_retries=max_retries), failed(BrokenReply))
+    assert (verdict.status, verdict.attempts) == ("failed", max_retries + 1)
+
+
+@pytest.mark.parametrize("max_retries", [0, 10])
+def test_an_outage_counts_no_attempt_however_few_there_may_be(max_retries):
+    desk = Desk(uniform=random.Random(0).random, max_retries=max_retries)
+    call = desk.call(*range(3))
+    desk.drive(lambda flight: failed(Transient) if desk.now < 0.5 * DEADLINE else Answer(GOOD, 1.0))
+    assert {verdict.status for verdict in call.told.values()} == {"ok"}
 
 
 @pytest.mark.parametrize("kind", [Transient, Overloaded, RateLimited, ConnectionFailed])
@@ -477,7 +493,7 @@ def test_at_a_rate_limit_the_deadline_decides(desk):
     call = desk.call("a")
     desk.drive(lambda flight: failed(RateLimited))
     assert call.told[0].status == "timeout"
-    assert call.told[0].attempts > 3 * MAX_FAULTS
+    assert call.told[0].attempts > 3 * MAX_RETRIES
     assert desk.now <= DEADLINE + 1.0
 
 

@@ -539,6 +539,66 @@ def test_a_run_goes_on_after_its_own_draws_and_past_those_of_others(drawing):
     assert [between.told[index].cached for index in range(2)] == [True, True]
 
 
+# A rubric that numbers its draws by itself.
+
+
+class Numbered(Echo):
+    """The number stands before the words, and is no part of what is asked."""
+
+    def __init__(self):
+        super().__init__(independent=True)
+
+    def messages(self, sample):
+        return [{"role": "user", "content": sample.response.partition(" ")[2]}]
+
+    def repeat(self, sample):
+        number = sample.response.partition(" ")[0]
+        return {"none": None, "yes": True, "minus": -1}.get(number) if number.isalpha() else int(number)
+
+
+@pytest.fixture
+def numbered():
+    return Desk(Numbered())
+
+
+def test_a_draw_has_the_number_that_its_rubric_says_in_whatever_order_they_come(numbered):
+    numbered.call("7 a", "3 a", "0 a")
+    assert draws(numbered)[0] == [7, 3, 0]
+
+
+def test_the_draws_of_an_earlier_run_are_found_by_their_numbers(numbered):
+    """A run that goes on asks for what was left, in another order, and more of each."""
+    numbered.call("0 a", "2 a")
+    for flight in numbered.flights():
+        numbered.reply(flight, f"0.{flight.request.repeat}")
+    again = numbered.call("3 a", "2 a", "1 a", "0 a")
+    assert draws(numbered)[0] == [3, 1]
+    assert {index: verdict.score for index, verdict in again.told.items()} == {1: 0.2, 3: 0.0}
+
+
+def test_the_same_draw_asked_for_twice_at_once_is_paid_for_once(numbered):
+    one, other = numbered.call("5 a"), numbered.call("5 a", "6 a")
+    numbers, flights = draws(numbered)
+    assert (sorted(numbers), numbered.counters.coalesced) == ([5, 6], 1)
+    for flight in flights:
+        numbered.reply(flight, f"0.{flight.request.repeat}")
+    assert (one.told[0].score, other.told[0].score, other.told[1].score) == (0.5, 0.5, 0.6)
+
+
+@pytest.mark.parametrize("number", ["none", "yes", "minus"])
+def test_what_is_no_number_of_a_draw_fails_its_sample_alone(numbered, number):
+    call = numbered.call(f"{number} a", "1 a")
+    assert draws(numbered)[0] == [1]
+    assert "the rubric's repeat must be a whole number of at least 0" in call.told[0].error
+
+
+def test_a_repeat_that_raises_fails_its_sample_alone(numbered):
+    numbered.rubric.repeat = lambda sample: {"1 a": 1}[sample.response]
+    call = numbered.call("nobody a", "1 a")
+    assert draws(numbered)[0] == [1]
+    assert "RubricFailed: the rubric's repeat raised KeyError" in call.told[0].error
+
+
 # A cache that raises.
 
 

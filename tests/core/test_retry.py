@@ -14,7 +14,7 @@ from rewardcore.failures import BrokenReply, ConnectionFailed, Denied, Overloade
 from rewardcore.http.retry import (
     BASE_DELAY,
     MAX_DELAY,
-    MAX_FAULTS,
+    MAX_RETRIES,
     MAX_WORKER_DEATHS,
     Blame,
     Breaker,
@@ -149,10 +149,19 @@ def test_a_broken_reply_or_a_dead_worker_is_always_the_samples(kind):
 
 
 def test_faults_are_final_after_a_few_and_dead_workers_after_two():
-    assert not Blame.is_final([Transient("x")] * (MAX_FAULTS - 1))
-    assert Blame.is_final([Transient("x")] * MAX_FAULTS)
-    assert not Blame.is_final([WorkerDied("x")] * (MAX_WORKER_DEATHS - 1))
-    assert Blame.is_final([Transient("x"), *[WorkerDied("x")] * MAX_WORKER_DEATHS])
+    blame = Blame()
+    assert not blame.is_final([Transient("x")] * MAX_RETRIES)
+    assert blame.is_final([Transient("x")] * (MAX_RETRIES + 1))
+    assert not blame.is_final([WorkerDied("x")] * (MAX_WORKER_DEATHS - 1))
+    assert blame.is_final([Transient("x"), *[WorkerDied("x")] * MAX_WORKER_DEATHS])
+
+
+@pytest.mark.parametrize("retries", [0, 1, 10])
+def test_how_many_faults_are_final_is_up_to_the_caller(retries):
+    assert not Blame(retries).is_final([Transient("x")] * retries)
+    assert Blame(retries).is_final([Transient("x")] * (retries + 1))
+    by_chance = [Transient("x")] * (retries + 1)
+    assert not Blame(retries).is_final(by_chance, habit=0.9), "where nine in ten are refused whatever they are"
 
 
 def test_a_breaker_keeps_the_first_failure_and_closes_for_the_next_run():

@@ -7,6 +7,7 @@ import sys
 import pytest
 
 from rewardcore import ConfigurationError, Endpoint, MemoryCache
+from rewardcore.failures import Transient
 from rewardcore.http.pace import AUTO_CEILING, Learnt, Pace
 from rewardcore.http.settings import Settings
 
@@ -171,3 +172,15 @@ def test_a_cache_that_is_none_is_named_before_anything_starts(cache):
 @pytest.mark.parametrize("cache", [True, False, None, "judge.sqlite", MemoryCache()])
 def test_a_cache_may_be_a_choice_a_path_or_an_object(cache):
     assert Settings(ENDPOINT, cache=cache).cache is cache
+
+
+@pytest.mark.parametrize("max_retries", [-1, 2.0, True, None, "5"])
+def test_max_retries_that_is_no_number_is_named_before_anything_starts(max_retries):
+    with pytest.raises(ConfigurationError, match="max_retries must be a whole number of at least 0"):
+        Settings(ENDPOINT, max_retries=max_retries)
+
+
+def test_the_engine_is_told_how_often_to_try_again():
+    faults = [Transient("x")] * 3
+    assert Settings(ENDPOINT, max_retries=2).new_engine().blame.is_final(faults)
+    assert not Settings(ENDPOINT, max_retries=3).new_engine().blame.is_final(faults)

@@ -63,7 +63,7 @@ class Checked(Engine):
         for other in self.air:
             if other.request.key == flight.request.key and not other.given_up:
                 raise Wrong("the same request is on the wire twice: it is paid twice where it could be shared")
-        if self.world.cache is not None and flight.request.body in self.world.cache.kept and not self._independent:
+        if self.world.cache is not None and flight.request.body in self.world.cache.kept and not self._numbers_draws:
             raise Wrong("a request is sent whose reply is in the cache")
         self.air[flight] = None
         return super()._depart(flight, now)
@@ -105,7 +105,7 @@ class Checked(Engine):
             raise Wrong(f"{word} fails without a cause of its own: {failure!r}")
 
     def _check_draw(self, call: Call, index: int, answer: Answer) -> None:
-        if not self._independent or answer.reply is None:
+        if not self._numbers_draws or answer.reply is None:
             return
         earlier = self.tellings.setdefault(answer.reply.text, [])
         if any(run is call.run or (run is not None and run.open_calls) for run, _ in earlier):
