@@ -91,6 +91,10 @@ class Driver(ABC):
     def begin(self, call: Call) -> None:
         """Take the call on and return at once."""
 
+    def begin_now(self, call: Call) -> None:
+        """The same for a call that somebody waits for already, as a stream's reader does."""
+        self.begin(call)
+
     @abstractmethod
     def abandon(self, call: Call) -> None:
         """Nobody waits for this call any more, and nobody is told; what is in the air may still reach the cache."""

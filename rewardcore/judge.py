@@ -13,19 +13,19 @@ import importlib
 import os
 import sys
 import threading
-from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from dataclasses import replace
-from itertools import islice
 from typing import TYPE_CHECKING, Any, Literal, Self, Unpack, overload
 
-from .calls import Batch, Call, Driver, Pending, Run, check_may_wait, nobody
+from .calls import Batch, Driver, Pending, check_may_wait
+from .clock import Event
 from .failures import ConfigurationError, RewardcoreError
 from .notices import Losses, Tally
 from .options import AnyOptions, AsyncioOptions, HttpOptions, ProcessOptions, SelfOptions
 from .progress import Watcher, watching
 from .sample import Sample
 from .stats import Stats
+from .stream import Stream
 from .verdict import Verdict
 
 if TYPE_CHECKING:
@@ -39,12 +39,21 @@ _LOOK_SECONDS = 0.1
 
 
 class Judge:
-    """The contract of every mode: `judge`, `submit`, `stats`, `close`; a context manager; usable from any thread."""
+    """The contract of every mode: `judge`, `submit`, `stream`, `stats`, `close`; a context manager; usable from any
+    thread. A stream takes samples by the chunk, and so many rounds of them ahead."""
 
     def __init__(
-        self, name: str, hire: Callable[[], Driver], deadline: float, check: Callable[[float], Check] | None = None
+        self,
+        name: str,
+        hire: Callable[[], Driver],
+        deadline: float,
+        chunk_size: int,
+        rounds: int = 4,
+        check: Callable[[float], Check] | None = None,
     ) -> None:
         self._name = name
+        self._chunk_size = chunk_size
+        self._rounds = rounds
         self._check = check
         self._hire = hire
         self._deadline_seconds = deadline
@@ -82,6 +91,22 @@ class Judge:
         if not batch.future.done():
             driver.begin(batch.call)
         return Pending(batch, driver, self._add_blocked)
+
+    def stream(self, samples: Iterable[Sample]) -> Iterator[tuple[int, Verdict]]:
+        """Yield (index, verdict) as replies arrive, from an iterable of any length, in bounded memory.
+
+        Samples are taken a few rounds ahead of the consumer; each has the whole deadline from when it was taken. The
+        sync mode takes one, and the next when it is asked for that. Breaking off abandons what is left.
+        """
+        something = self._driver.clock.event()
+        with self._streaming(samples, something.set) as stream:
+            while stream.take():
+                while not stream.arrived:
+                    something.clear()
+                    if not stream.arrived:  # else it came just before the event was cleared
+                        self._wait(something)
+                for _ in range(len(stream.arrived)):
+                    yield stream.receive()
 
     def check(self, seconds: float = 30.0) -> Check:
         """Whether the endpoint can judge: printed, a line each for reachable, key, model, one sample and quota."""
@@ -136,6 +161,18 @@ class Judge:
     def _deadline(self) -> float:
         return self._driver.clock.now() + self._deadline_seconds
 
+    def _streaming(self, samples: Iterable[Sample], wake: Callable[[], object]) -> Stream:
+        sizes = self._chunk_size, self._rounds
+        return Stream(_numbered(samples), self._here(), self._deadline, self._losses, wake, *sizes)
+
+    def _wait(self, event: Event) -> None:
+        check_may_wait()
+        started = self._driver.clock.now()
+        try:
+            event.wait()
+        finally:
+            self._add_blocked(self._driver.clock.now() - started)
+
     def _add_blocked(self, seconds: float) -> None:
         self._seconds_blocked += seconds
 
@@ -154,67 +191,24 @@ class Judge:
 class AsyncioJudge(Judge):
     """The asyncio mode; its methods work in any running loop, since the judge's own loop runs elsewhere."""
 
-    def __init__(
-        self,
-        name: str,
-        hire: Callable[[], Driver],
-        deadline: float,
-        chunk_size: int,
-        check: Callable[[float], Check] | None = None,
-    ) -> None:
-        super().__init__(name, hire, deadline, check)
-        self._chunk_size = chunk_size
-
     async def ajudge(self, samples: Iterable[Sample]) -> list[Verdict]:
         return await self.submit(samples).wait_in_loop()
 
     async def astream(self, samples: Iterable[Sample]) -> AsyncIterator[tuple[int, Verdict]]:
-        """Yield (index, verdict) as replies arrive, from an iterable of any length, in bounded memory.
+        """`stream` for a running loop, which goes on while this waits."""
+        loop, something = asyncio.get_running_loop(), asyncio.Event()
 
-        Samples are taken a few rounds ahead of the consumer; each has the whole deadline from when it was taken.
-        """
-        driver, loop, arrived = self._here(), asyncio.get_running_loop(), asyncio.Event()
-        chunk_size = self._chunk_size
-        window = 4 * chunk_size
-        source, run = _numbered(samples), Run()
-        calls: deque[Call] = deque()
-        verdicts: deque[tuple[int, Verdict]] = deque()
-        tally = Tally()
-        outstanding, exhausted, taken = 0, False, 0
+        def wake() -> None:
+            with contextlib.suppress(RuntimeError):  # the consumer's loop is closed: nobody reads on
+                loop.call_soon_threadsafe(something.set)
 
-        def tell(index: int, verdict: Verdict) -> None:
-            """In the judge's one thread; one wake-up of the consumer for however many verdicts have gathered."""
-            verdicts.append((index, verdict))
-            tally.add(verdict)
-            if len(verdicts) == 1:
-                with contextlib.suppress(RuntimeError):  # the consumer's loop is closed: nobody reads on
-                    loop.call_soon_threadsafe(arrived.set)
-
-        try:
-            while True:
-                while not exhausted and outstanding <= window - chunk_size:
-                    chunk = list(islice(source, chunk_size))
-                    exhausted = len(chunk) < chunk_size
-                    if chunk:
-                        outstanding += len(chunk)
-                        taken += len(chunk)
-                        call = Call(chunk, self._deadline(), tell, nobody, run)
-                        calls.append(call)
-                        self._here().begin(call)
-                if not outstanding:
-                    return
-                while not verdicts:
-                    arrived.clear()
-                    await arrived.wait()
-                for _ in range(len(verdicts)):
-                    outstanding -= 1
-                    yield verdicts.popleft()
-                while calls and not calls[0].waiting:
-                    calls.popleft()
-        finally:
-            for call in calls:
-                driver.abandon(call)
-            self._losses.ended(tally, taken)
+        with self._streaming(samples, wake) as stream:
+            while stream.take():
+                while not stream.arrived:
+                    something.clear()
+                    await something.wait()
+                for _ in range(len(stream.arrived)):
+                    yield stream.receive()
 
 
 def _numbered(samples: Iterable[Sample]) -> Iterator[tuple[int, Sample]]:

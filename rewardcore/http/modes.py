@@ -28,7 +28,7 @@ def open_sync(endpoint: Endpoint, **options: Any) -> Judge:
     settings = Settings(endpoint, **options)
     driver = functools.partial(SyncDriver, settings.deadline)
     hire = functools.partial(_drive, settings, "httpx", driver, places=1)
-    return Judge(settings.name, hire, settings.deadline, functools.partial(_check, settings))
+    return Judge(settings.name, hire, settings.deadline, 1, rounds=1, check=functools.partial(_check, settings))
 
 
 def open_process(
@@ -48,7 +48,8 @@ def open_process(
 
     pool = functools.partial(WorkerPool, endpoint, settings.rubric, worker_setup)
     hire = functools.partial(_on_a_loop, settings, pool, LoopDriver, workers)
-    return Judge(settings.name, hire, settings.deadline, functools.partial(_check, settings))
+    check = functools.partial(_check, settings)
+    return Judge(settings.name, hire, settings.deadline, _chunk_size(settings), check=check)
 
 
 def open_asyncio(
@@ -70,9 +71,14 @@ def open_asyncio(
         from .drivers.remote import RemoteDriver
 
         hire = functools.partial(RemoteDriver, settings, drive)
+    check = functools.partial(_check, settings)
+    return AsyncioJudge(settings.name, hire, settings.deadline, _chunk_size(settings), check=check)
+
+
+def _chunk_size(settings: Settings) -> int:
+    """Of a stream: with a round of them on the wire, the next ones are at hand."""
     limit = settings.max_concurrent
-    chunk_size = 64 if limit == "auto" else max(16, limit)
-    return AsyncioJudge(settings.name, hire, settings.deadline, chunk_size, functools.partial(_check, settings))
+    return 64 if limit == "auto" else max(16, limit)
 
 
 def _check(settings: Settings, seconds: float) -> Check:

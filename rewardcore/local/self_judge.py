@@ -13,7 +13,7 @@ from dataclasses import replace
 
 from ..calls import Call, Driver
 from ..clock import SYSTEM_CLOCK
-from ..failures import ConfigurationError, Failure, GeneratorFailed, JudgeClosed
+from ..failures import ConfigurationError, Failure, GeneratorFailed, JudgeClosed, RewardcoreError
 from ..judge import Judge
 from ..reply import Answer, Reply
 from ..rubrics import QUALITY, Rubric
@@ -23,6 +23,10 @@ from ..stats import Stats
 from .generation import BatchedGeneration, BatchSize, Outcome
 from .generator import Conversation, Generator
 
+#: What a stream takes at once: whole batches, enough of them to be formed by length; or, where their size is not known,
+#: so many samples.
+_CHUNK_BATCHES, _CHUNK = 8, 256
+
 
 def open_self(generator: Generator, rubric: Rubric = QUALITY, batch_size: BatchSize = 8) -> Judge:
     if not callable(getattr(generator, "generate", None)):
@@ -31,7 +35,8 @@ def open_self(generator: Generator, rubric: Rubric = QUALITY, batch_size: BatchS
             f" {type(generator).__name__}"
         )
     check_rubric(rubric)
-    return Judge(type(generator).__name__, lambda: SelfDriver(generator, rubric, batch_size), math.inf)
+    chunk_size = _CHUNK_BATCHES * batch_size if isinstance(batch_size, int) else _CHUNK
+    return Judge(type(generator).__name__, lambda: SelfDriver(generator, rubric, batch_size), math.inf, chunk_size)
 
 
 class SelfDriver(Driver):
@@ -49,7 +54,11 @@ class SelfDriver(Driver):
 
     def begin(self, call: Call) -> None:
         self._calls.add(call)
-        self._thread.submit(self._work, call)
+        try:
+            self._thread.submit(self._work, call)
+        except RuntimeError:
+            self._calls.discard(call)
+            raise RewardcoreError("this judge is closed; open another") from None
 
     def abandon(self, call: Call) -> None:
         with self._lock:

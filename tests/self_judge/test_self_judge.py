@@ -1,6 +1,7 @@
 import subprocess
 import sys
 import threading
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -117,6 +118,47 @@ def test_a_cancelled_batch_ends_after_the_call_that_is_running() -> None:
         generator.released.set()
         assert [verdict.score for verdict in judge.judge(samples("<score>1</score>"))] == [0.0]
     assert generator.calls == 2
+
+
+def test_a_stream_fills_its_batches_and_takes_a_bounded_number_ahead() -> None:
+    taken = 0
+
+    def counted() -> Iterator[rc.Sample]:
+        nonlocal taken
+        for sample in samples(*["<score>5</score>"] * 1000):
+            taken += 1
+            yield sample
+
+    with rc.open_judge("self", Echo(), rubric=EchoRubric(), batch_size=8) as judge:
+        seen, most_ahead = [], 0
+        for index, _ in judge.stream(counted()):
+            seen.append(index)
+            most_ahead = max(most_ahead, taken - len(seen))
+        assert sorted(seen) == list(range(1000))
+        assert judge.stats.requests == 1000 / 8
+        assert most_ahead <= 4 * 8 * 8
+
+
+def test_a_stream_that_is_left_ends_after_the_call_that_is_running() -> None:
+    generator = Held()
+    generator.released.set()
+    with rc.open_judge("self", generator, rubric=EchoRubric(), batch_size=1) as judge:
+        for _ in judge.stream(samples(*["<score>5</score>"] * 1000)):
+            generator.released.clear()
+            break
+        made = generator.calls
+        generator.released.set()
+        assert [verdict.score for verdict in judge.judge(samples("<score>1</score>"))] == [0.0]
+    assert generator.calls <= made + 2
+
+
+def test_a_stream_whose_judge_is_closed_says_so() -> None:
+    judge = rc.open_judge("self", Echo(), rubric=EchoRubric())
+    stream = judge.stream(samples(*["<score>5</score>"] * 1000))
+    next(stream)
+    judge.close()
+    with pytest.raises(RewardcoreError, match="closed; open another"):
+        list(stream)
 
 
 def test_a_generator_that_exits_leaves_nobody_waiting() -> None:

@@ -42,6 +42,8 @@ class History:
         name = type(self.driver).__name__
         self.world.note(f"{name}, {limit} at once, deadline {self.deadline}, {rubric.independent=}")
         self.is_closed = False
+        # A stream's independent draws are held only while one of its calls is open, and in sync none is between two.
+        self.streams = not (is_sync and rubric.independent)
 
     def play(self) -> None:
         """Raises Wrong, or Deadlock, at the first broken promise."""
@@ -64,7 +66,7 @@ class History:
         parts = (self.stage, engine, lambda: Transport(engine.world), lambda _: None, self.stage)
         if is_sync:
             driver: LoopDriver = SyncDriver(self.deadline, *parts)
-            return Judge("simulated", lambda: driver, self.deadline)  # type: ignore[return-value]
+            return Judge("simulated", lambda: driver, self.deadline, 1, rounds=1)  # type: ignore[return-value]
         driver = LoopDriver(*parts)  # type: ignore[arg-type]
         return AsyncioJudge("simulated", lambda: driver, self.deadline, chunk_size=4)
 
@@ -88,6 +90,8 @@ class History:
             self._thread(self._ask_now_and_then),
             self._one_by_one,
         ]
+        if self.streams:
+            deeds += [self._thread(self._read_on), self._thread(self._stop_reading)]
         if isinstance(self.judge, AsyncioJudge):
             deeds += [self._await, self._await_impatiently, self._stream, self._break_off]
         for _ in range(self.dice.randint(1, 4)):
@@ -138,6 +142,17 @@ class History:
                 self._check(samples, pending.result(timeout=self.dice.choice([0.0, 0.02, 0.7])))
                 return
             self.stage.sleep(0.3)
+
+    def _read_on(self, samples: list[Sample]) -> None:
+        samples = samples * 3
+        seen = dict(self.judge.stream(samples))
+        self._check(samples, [seen[index] for index in range(len(samples))])
+
+    def _stop_reading(self, samples: list[Sample]) -> None:
+        for _ in self.judge.stream(samples * 4):
+            self.stage.sleep(self.dice.choice([0.0, 0.0, 0.1]))
+            if self.dice.random() < 0.4:
+                break
 
     async def _one_by_one(self, words: list[str]) -> None:
         """As verl calls: a call for each sample, all at once."""

@@ -51,7 +51,7 @@ class LoopDriver(Driver):
         self._alarm: asyncio.TimerHandle | None = None
         self._alarm_at = math.inf
         self._posted: deque[tuple[Callable[[Call], None], Call]] = deque()
-        self._posting = threading.Lock()
+        self._posting = threading.RLock()  # a stream that the garbage collector ends may post in the midst of a post
         self._closed = False
 
     # Called from any thread.
@@ -82,8 +82,9 @@ class LoopDriver(Driver):
         with self._posting:
             if self._closed:
                 return False
+            is_first = not self._posted
             self._posted.append((action, call))
-            if len(self._posted) == 1:
+            if is_first:
                 self.loop.call_soon_threadsafe(self._read_post)
             return True
 

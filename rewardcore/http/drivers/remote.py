@@ -64,7 +64,7 @@ class RemoteDriver(Driver):
         self._stats = Stats()
         self._asked: dict[int, asyncio.Future[None]] = {}
         self._ending: list[asyncio.Task[None]] = []
-        self._posting = threading.Lock()
+        self._posting = threading.RLock()  # a stream that the garbage collector ends may post in the midst of a post
         self._closed = False
         self._thread = LoopThread.acquire(settings.clock)
         self._child = self._thread.run(self._hire())

@@ -25,6 +25,9 @@ class SyncDriver(LoopDriver):
                 raise RewardcoreError("this judge is closed; open another")
             self._unasked.add(call)
 
+    def begin_now(self, call: Call) -> None:
+        super().begin(call)
+
     def wait(self, batch: Batch, timeout: float | None) -> None:
         with self._posting:
             begins = batch.call in self._unasked
