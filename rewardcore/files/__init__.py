@@ -1,0 +1,6 @@
+"""Files: rows in, results out, for runs that may be killed at any moment and go on.
+
+rows.py reads a data file or a hub's data set as a stream; journal.py keeps what is finished; atomic.py writes a file
+whole or not at all; json_lines.py is how a line is read and written everywhere here. Called by the commands and by
+rejection sampling; none of the four knows a judge.
+"""
