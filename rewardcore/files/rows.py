@@ -159,8 +159,9 @@ class HubData(Rows):
                 " data set's name, owner/name; HF_ENDPOINT names another hub)"
             ) from None
         self.name, self.total = name, len(self._data)
-        ends = self._data.with_format("arrow")
-        seen = [ends[place : place + 1].to_pylist() for place in (0, self.total - 1) if self.total]
+        # As they are stored: an image is its bytes or its path, and nobody decodes what is only sent on.
+        self._stored = self._data.with_format("arrow")
+        seen = [self._stored[place : place + 1].to_pylist() for place in (0, self.total - 1) if self.total]
         self.fingerprint = _digest(f"{name} {split} {self.total} {self._data.features} {seen}".encode())
 
     def read(self, skip: Skip = ()) -> Iterator[Row | BadRow]:
@@ -168,8 +169,9 @@ class HubData(Rows):
         for index in range(self.total or 0):
             if not is_skipped(index):
                 try:
-                    yield _checked(index, self.name, self._data[index])
-                except Exception as error:  # an image that cannot be decoded
+                    (fields,) = self._stored[index : index + 1].to_pylist()
+                    yield _checked(index, self.name, fields)
+                except Exception as error:  # whatever a broken file of the data set raises
                     yield BadRow(index, f"row {index + 1} of {self.name}", f"cannot be read: {_first_line(error)}")
 
 

@@ -71,6 +71,14 @@ def test_rows_come_in_order_each_with_its_index_and_its_place(opened: object, tm
     assert rows.total in (None, 200)
 
 
+def test_an_image_of_a_data_set_is_what_is_stored_and_not_decoded(monkeypatch: pytest.MonkeyPatch) -> None:
+    features = datasets.Features({"problem": datasets.Value("string"), "images": [datasets.Image()]})
+    row = {"problem": "Good?", "images": [{"bytes": b"no image at all", "path": None}]}
+    data = datasets.Dataset.from_list([row], features=features)
+    monkeypatch.setattr(datasets, "load_dataset", lambda name, split: data)
+    assert [found.fields for found in open_rows("owner/data").read()] == [row]
+
+
 @each_kind
 def test_what_is_skipped_is_left_out(opened: object, tmp_path: Path) -> None:
     rows = opened(tmp_path)  # type: ignore[operator]
