@@ -92,13 +92,21 @@ def _bar(what: str, stack: contextlib.ExitStack) -> Tell | None:
         from rich.console import Console
         from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
         from rich.progress import Progress as Bar
+        from rich.table import Column
     except ImportError:
         return None
-    columns = BarColumn(), MofNCompleteColumn(), TextColumn("{task.description}"), TimeRemainingColumn()
-    bar = stack.enter_context(Bar(*columns, console=Console(stderr=True)))
+    # On a narrow terminal the words are cut, and never the figures before them.
+    words = TextColumn("{task.description}", table_column=Column(ratio=1, no_wrap=True, overflow="ellipsis"))
+    columns = BarColumn(bar_width=16), MofNCompleteColumn(), TimeRemainingColumn(), words
+    bar = stack.enter_context(Bar(*columns, console=Console(stderr=True), expand=True))
     task = bar.add_task(what, total=None)
+    has_begun = False
 
     def tell(done: int, total: int | None, note: str) -> None:
+        nonlocal has_begun
+        if not has_begun:  # what was done before says nothing about how long the rest will take
+            has_begun = True
+            bar.reset(task, total=total, completed=done)
         bar.update(task, completed=done, total=total, description=_joined(what, note), refresh=done == total)
 
     return tell
@@ -108,15 +116,21 @@ def _lines(what: str) -> Tell:
     started = time.monotonic()
     next_at = started + _FIRST_SECONDS
     told = False
+    before: int | None = None
 
     def tell(done: int, total: int | None, note: str) -> None:
-        nonlocal next_at, told
+        nonlocal next_at, told, before
         now = time.monotonic()
+        before = done if before is None else before  # what was done before says nothing about the rest
         is_last = told and done == total
         if is_last or now >= next_at:
             next_at, told = now + _LINE_SECONDS, not is_last
             count = f"{done} {what}" if total is None else f"{done} of {total} {what}"
-            print(_joined(count, note, _left(done, total, now - started)), file=sys.stderr, flush=True)
+            print(
+                _joined(count, note, _left(done - before, total and total - before, now - started)),
+                file=sys.stderr,
+                flush=True,
+            )
 
     return tell
 
