@@ -19,12 +19,14 @@ from . import cache, ending
 from .check import check
 from .doctor import doctor
 from .memory import memory
+from .reject_sample import reject_sample
 from .simulate import simulate
 
 app = typer.Typer(no_args_is_help=True, pretty_exceptions_enable=False, cls=ending.Commands, epilog=ending.EXIT_CODES)
 for command in (check, memory):
     app.command(no_args_is_help=True)(command)
 app.command()(doctor)
+app.command("reject-sample")(reject_sample)  # without arguments, too: the environment may have them all
 app.command()(simulate)
 app.add_typer(cache.app, name="cache")
 

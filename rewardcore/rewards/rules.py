@@ -17,12 +17,11 @@ from numbers import Real
 from typing import Any
 
 from ..failures import ConfigurationError, Unparsed
-from ..rubrics.parsing import last_tag, strip_thinking
+from ..rubrics.parsing import PLAIN_NUMBER, last_tag, strip_thinking
 
 #: response, ground truth, extra info → task score. Above 0 is a response that is worth a judge's opinion.
 Rule = Callable[[str, Any, Mapping[str, Any]], float]
 
-_NUMBER = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)(?:e[+-]?\d+)?", re.ASCII | re.IGNORECASE)
 _THOUSANDS = re.compile(r"[+-]?\d{1,3}(?:,\d{3})+(?:\.\d+)?", re.ASCII)
 _COMMANDS = r"\\(?:[dt]?frac|sqrt|pi|cdot|times|div|left|right|boxed|pm|%)"
 _EXPRESSION = re.compile(rf"(?:{_COMMANDS}|[A-Za-z](?![A-Za-z])|[\d\s.,+\-*/^=(){{}}\[\]%$])*")
@@ -111,7 +110,7 @@ def _number(text: str) -> float | int | None:
     if bar:
         numerator, denominator = _number(top) if "/" not in bottom else None, _number(bottom)
         return numerator / denominator if numerator is not None and denominator else None
-    if not _NUMBER.fullmatch(text) or len(text) > _LONGEST_EXPRESSION:
+    if not PLAIN_NUMBER.fullmatch(text) or len(text) > _LONGEST_EXPRESSION:
         return None
     if text.lstrip("+-").isdigit():
         return int(text)

@@ -13,6 +13,8 @@ from ..failures import Unparsed
 _THINKING = re.compile(r"<(think|thinking|reasoning)>.*?(?:</\1>|\Z)", re.DOTALL | re.IGNORECASE)
 _THINKING_END = re.compile(r"</(?:think|thinking|reasoning)>", re.IGNORECASE)
 _NUMBER = re.compile(r"\s*([+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+))\s*(?:/\s*([0-9]+(?:\.[0-9]+)?)\s*)?", re.ASCII)
+#: A number as a model writes one by itself: no thousands, no fraction, no unit, and nothing that is not finite.
+PLAIN_NUMBER = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)(?:e[+-]?\d+)?", re.ASCII | re.IGNORECASE)
 #: What nearly every judge writes, read without a pattern.
 _PLAIN = {str(number): float(number) for number in range(101)}
 _TRUTH = {"true": 1.0, "false": 0.0}
@@ -45,6 +47,16 @@ def last_tag(text: str, tag: str) -> str:
     if lowered.find(opening, end) >= 0:
         raise Unparsed(f"the last <{tag}> is never closed{_excerpt(visible)}")
     return visible[start + len(opening) : end]
+
+
+def unclosed_tag(text: str, tag: str) -> str | None:
+    """What follows the last `<tag>` where that is never closed, as before a stop sequence; None where there is none."""
+    visible = strip_thinking(text)
+    lowered = _lowered(visible)
+    start = lowered.rfind(f"<{tag}>")
+    if start < 0 or lowered.find(f"</{tag}>", start) >= 0:
+        return None
+    return visible[start + len(tag) + 2 :]
 
 
 def parse_scale(text: str, tag: str, low: float, high: float) -> float:

@@ -1,0 +1,99 @@
+"""What is asked of each checkpoint, and how: checked when it is made, before anything is read or started.
+
+`Plan.configuration` is what makes two runs the same: a run goes on only where all of it is equal. How fast and where it
+is asked is no part of it.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from ..failures import ConfigurationError
+from ..http.endpoint import Endpoint
+from ..serving.launch import file_name
+
+#: So many rollouts may a problem have: the number of a draw has room for them, and for 2 ** 43 rows.
+MOST_ROLLOUTS = 2**20
+#: What has a field of its own, since it is a part of what people are told.
+_FIELDS_OF_THEIR_OWN = ("temperature", "top_p", "max_tokens")
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """A model under test: the name that requests use, and where it lies; `path` is "" where nobody says."""
+
+    name: str
+    path: str = ""
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.name, str) or not self.name.strip():
+            raise ConfigurationError(f"model_name must be a name such as policy-step-200, not {self.name!r}")
+        place = Path(os.fspath(self.path)).expanduser()
+        object.__setattr__(self, "path", str(place.resolve() if self.path and place.exists() else self.path))
+
+    @property
+    def directory(self) -> str:
+        """Its name as that of a folder."""
+        return file_name(self.name)
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How every problem is asked: `num_rollout` times, those of `concurrency` problems at once.
+
+    `prompt_suffix` follows the problem on a line of its own. `deadline` is each rollout's, in seconds from when it
+    stands in line. A rollout whose failures are its own is tried again `max_retries` times; outages are waited out.
+    `cache` is a SQLite file of replies, so that not even the rollouts of an unfinished problem are paid twice.
+    """
+
+    num_rollout: int = 16
+    temperature: float = 1.0
+    max_retries: int = 10
+    concurrency: int = 8
+    max_data: int | None = None
+    top_p: float | None = None
+    max_tokens: int | None = 4096
+    system: str = ""
+    prompt_suffix: str = ""
+    extra_body: Mapping[str, Any] | None = None
+    deadline: float = 3600.0
+    cache: str | os.PathLike[str] | None = None
+    skip_bad_rows: bool = False
+    resume: bool = True
+
+    def __post_init__(self) -> None:
+        for name, least in (("num_rollout", 1), ("concurrency", 1), ("max_data", 1), ("max_retries", 0)):
+            value = getattr(self, name)
+            if not (value is None and name == "max_data") and (type(value) is not int or value < least):
+                raise ConfigurationError(f"{name} must be a whole number of at least {least}, not {value!r}")
+        if self.num_rollout > MOST_ROLLOUTS:
+            raise ConfigurationError(f"num_rollout must be at most {MOST_ROLLOUTS}, not {self.num_rollout}")
+        if self.top_p is not None and not 0.0 < self.top_p <= 1.0:
+            raise ConfigurationError(f"top_p must be above 0 and at most 1, not {self.top_p!r}")
+        for name in _FIELDS_OF_THEIR_OWN:
+            if name in (self.extra_body or {}):
+                raise ConfigurationError(f"extra_body must not set {name!r}: there is {name} for it")
+        self.asking(Endpoint("http://127.0.0.1/v1", "any"))  # what an endpoint refuses is refused now
+
+    @property
+    def max_concurrent(self) -> int:
+        return self.concurrency * self.num_rollout
+
+    def asking(self, endpoint: Endpoint) -> Endpoint:
+        """The endpoint, with the sampling parameters of this plan."""
+        body = dict(self.extra_body or {}) | ({} if self.top_p is None else {"top_p": self.top_p})
+        return replace(endpoint, temperature=self.temperature, max_tokens=self.max_tokens, extra_body=body or None)
+
+    def configuration(self, checkpoint: Checkpoint, data: str) -> dict[str, Any]:
+        """`data` is the fingerprint of the rows."""
+        names = ("num_rollout", "temperature", "top_p", "max_tokens", "system", "prompt_suffix", "extra_body")
+        return {
+            "model_name": checkpoint.name,
+            "model_path": checkpoint.path,
+            "data": data,
+            **{name: getattr(self, name) for name in names},
+        }

@@ -1,0 +1,156 @@
+"""A whole run: rows, journals, and one checkpoint after another, each with its server, its results and its report.
+
+What can be wrong is looked for before the first server is started: names, paths, journals of another configuration, bad
+rows. A checkpoint that cannot be served costs the others nothing.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager
+from pathlib import Path
+
+from ..failures import ConfigurationError, ServerFailed
+from ..files.atomic import explained
+from ..files.journal import Journal
+from ..files.rows import open_rows
+from ..notices import log
+from ..progress import Say, Tell
+from . import plots
+from .comparison import Outcome, write_comparison
+from .plan import Checkpoint, Plan
+from .problems import Problems
+from .report import RESULTS, write_figures, write_picture, write_results
+from .sampling import Stopped, Tally, sample
+from .servers import Address, Serve, started
+
+DATA = "Coobiw/merged_agiqa5k_prompt_1022"
+OUTPUT_DIRECTORY = "reject_sampling_results"
+JOURNAL = "results.jsonl"
+
+
+@contextlib.contextmanager
+def nobody_watches(what: str) -> Iterator[Tell]:
+    yield lambda *_: None
+
+
+def reject_sample(
+    checkpoints: Sequence[Checkpoint],
+    data: str | os.PathLike[str] = DATA,
+    plan: Plan | None = None,
+    *,
+    serve: Serve | None = None,
+    output_dir: str | os.PathLike[str] = OUTPUT_DIRECTORY,
+    say: Say = lambda line: None,
+    showing: Callable[[str], AbstractContextManager[Tell]] = nobody_watches,
+) -> list[Outcome]:
+    """Ask each checkpoint every problem of `data`, several times, and write to `output_dir` how near it came.
+
+    `serve` says where a checkpoint answers: `started()`, by default, or `at(base_url)`. `say` is told lines for a
+    person, `showing` gives a function that is told how far it is (`rewardcore.progress.showing` is one). Called again,
+    it goes on where it was stopped. Of several checkpoints, one that cannot be served has its `error` in its Outcome.
+    """
+    plan, serve, directory = plan or Plan(), serve or started(), Path(output_dir).expanduser()
+    _check_names(checkpoints)
+    servers = [serve(checkpoint) for checkpoint in checkpoints]
+    if told := plots.missing():
+        say(told)
+    rows, images = open_rows(str(data)), Path(data).expanduser().parent  # where the paths of images begin
+    outcomes = []
+    with contextlib.ExitStack() as stack:
+        works = []
+        for checkpoint in checkpoints:
+            path = directory / checkpoint.directory / JOURNAL
+            with explained(path):
+                path.parent.mkdir(parents=True, exist_ok=True)
+            journal = stack.enter_context(
+                Journal(path, plan.configuration(checkpoint, rows.fingerprint), resume=plan.resume)
+            )
+            works.append(_Work(checkpoint, Problems(rows, images, journal.__contains__, plan), journal, path))
+        for work in works:
+            work.problems.look_at_all()
+        for work, server in zip(works, servers, strict=True):
+            try:
+                outcomes.append(work.run(server, plan, say, showing))
+            except (ServerFailed, Stopped) as error:
+                if len(works) == 1:
+                    raise
+                log.error("%s was not sampled: %s", work.checkpoint.name, error)
+                outcomes.append(Outcome(work.checkpoint, work.directory, error=error))
+    if len(outcomes) > 1:
+        write_comparison(directory, outcomes)
+    return outcomes
+
+
+class _Work:
+    """One checkpoint, and what is left to ask it."""
+
+    def __init__(self, checkpoint: Checkpoint, problems: Problems, journal: Journal, path: Path) -> None:
+        self.checkpoint = checkpoint
+        self.problems = problems
+        self.directory = path.parent
+        self._journal = journal
+        self._path = path
+
+    def run(
+        self,
+        server: AbstractContextManager[Address],
+        plan: Plan,
+        say: Say,
+        showing: Callable[[str], AbstractContextManager[Tell]],
+    ) -> Outcome:
+        problems, name = self.problems, self.checkpoint.name
+        done = self._done(plan)
+        total = done + problems.left
+        if problems.bad_rows:
+            say(f"{problems.bad_rows} bad rows are skipped: {problems.complaint}")
+        if done:
+            say(f"{name}: {done:,} of {total:,} samples were done before, and are kept")
+        tally = Tally(done, total)
+        try:
+            if problems.left:  # else nobody needs a server
+                with server as address, showing("samples") as tell:
+                    sample(problems, address, plan, self._journal, tally, tell, problems.is_broken)
+        except KeyboardInterrupt as end:
+            end.add_note(
+                f"{tally.done:,} of {total:,} samples of {name} are kept in {self._path}; run the same command again to"
+                " go on"
+            )
+            raise
+        if tally.failed:
+            samples = "1 sample" if tally.failed == 1 else f"{tally.failed:,} samples"
+            log.warning(
+                "%s of %s failed: not one rollout could be had (%s); run it again to try again",
+                samples,
+                name,
+                tally.why,
+            )
+        return self._report(plan)
+
+    def _done(self, plan: Plan) -> int:
+        """Samples that the journal holds, and that this run is about."""
+        if plan.max_data is None:
+            return len(self._journal)
+        return sum(index in self._journal for index in range(plan.max_data))
+
+    def _report(self, plan: Plan) -> Outcome:
+        errors = write_results(self.directory / RESULTS, self._journal.in_order(), plan.max_data)
+        figures = errors.figures()
+        write_figures(self.directory, self.checkpoint, plan, self.problems.name, figures, self.problems.bad_rows)
+        has_picture = write_picture(self.directory, self.checkpoint, errors)
+        return Outcome(self.checkpoint, self.directory, figures, errors, self.problems.bad_rows, has_picture)
+
+
+def _check_names(checkpoints: Sequence[Checkpoint]) -> None:
+    if not checkpoints:
+        raise ConfigurationError("checkpoints is empty: name at least one model")
+    seen: dict[str, Checkpoint] = {}
+    for checkpoint in checkpoints:
+        other = seen.setdefault(checkpoint.directory, checkpoint)
+        if other is not checkpoint:
+            raise ConfigurationError(
+                f"model_name {other.name!r} and {checkpoint.name!r} would write to the same folder; name each model"
+                " differently"
+            )
