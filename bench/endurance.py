@@ -65,7 +65,8 @@ def measure_warm_cache(rounds: int = 3) -> float:
     return max(rates)
 
 
-def _resident_bytes() -> int:
+def resident_bytes() -> int:
+    """Of this process, at this moment."""
     for line in Path("/proc/self/status").read_text().splitlines():
         if line.startswith("VmRSS:"):
             return int(line.split()[1]) * 1024
@@ -85,7 +86,7 @@ async def _stream(base_url: str, count: int) -> list[int]:
                 raise AssertionError(f"the stream met {verdict}")
             done += 1
             if done in (count // 5, count):
-                sizes.append(_resident_bytes())
+                sizes.append(resident_bytes())
     return sizes
 
 

@@ -2,9 +2,9 @@
 
 `GRID` is every mode at every size on every backend; `CLAIMS` are the settings of the documents this project started
 from, with their figures beside the ideal; `SWEEP` is one endpoint under rising concurrency, `STEPS` are a trainer's
-steps in the shapes of TRL and verl, `PROFILES` are endpoints of every temper, five batches each, `PREFIXES` are groups
-of responses as each rubric shows them. A scenario that comes to mean something else gets another `version`: histories
-compare only what is the same.
+steps in the shapes of TRL and verl, `PROFILES` are endpoints of every temper, five batches each, `REJECTIONS` are runs
+of rejection sampling, `PREFIXES` are groups of responses as each rubric shows them. A scenario that comes to mean
+something else gets another `version`: histories compare only what is the same.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class Scenario:
         if "/" not in self.id:
             return (
                 self.id.split("-")[0]
-                if self.id.startswith(("sweep", "step", "profile", "prefix"))
+                if self.id.startswith(("sweep", "step", "profile", "reject", "prefix"))
                 else "source documents"
             )
         return f"{self.backend} n={self.n}"
@@ -198,6 +198,19 @@ VERL_MANAGERS = Scenario("verl-managers", 1024, "asyncio", "loopback", profile=S
 PROFILED = Scenario("profile", 1024, "asyncio", "engine", max_concurrent="auto")
 PROFILES = [replace(PROFILED, id=f"profile-{name}") for name in endpoints.PROFILES]
 
+#: 100 samples of 16 rollouts each, those of 8 samples at once; then with stragglers; then a journal of a million.
+REJECTION = Scenario(
+    "reject-100x16", 1600, "asyncio", "loopback", profile=Profile(latency=0.05), max_concurrent=128, responses=16
+)
+REJECTION_STRAGGLERS = replace(
+    REJECTION,
+    id="reject-stragglers",
+    profile=replace(REJECTION.profile, straggler_fraction=0.05, straggler_factor=10.0),
+)
+REJECTION_RESUMED = replace(REJECTION, id="reject-resumed-1m", n=1_000_000, responses=1)
+REJECTION_STREAM = replace(REJECTION, id="reject-stream", n=20_000, responses=1, profile=Profile())
+REJECTIONS = [REJECTION, REJECTION_STRAGGLERS, REJECTION_RESUMED, REJECTION_STREAM]
+
 PREFIXES = [Scenario(f"prefix-{name}", 32 * 8, "any", "rubric", responses=8) for name in rubrics.BY_NAME]
 
 CLAIMS = [
@@ -216,5 +229,16 @@ SELF = [
 ]
 REGISTRY: dict[str, Scenario] = {
     scenario.id: scenario
-    for scenario in [*GRID, *SELF, *SOURCES, *SWEEP, *STEPS, TRL_STEPS, VERL_MANAGERS, *PROFILES, *PREFIXES]
+    for scenario in [
+        *GRID,
+        *SELF,
+        *SOURCES,
+        *SWEEP,
+        *STEPS,
+        TRL_STEPS,
+        VERL_MANAGERS,
+        *PROFILES,
+        *REJECTIONS,
+        *PREFIXES,
+    ]
 }

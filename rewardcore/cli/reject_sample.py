@@ -5,12 +5,15 @@ from __future__ import annotations
 import json as json_
 import os
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from ..failures import ConfigurationError
 from .console import Console, Json, Quiet
+
+if TYPE_CHECKING:
+    from ..rejection import Checkpoint
 
 _SERVER, _ASKING, _RUN = "Where it is served", "How it is asked", "The run"
 DATA, OUTPUT_DIR = "Coobiw/merged_agiqa5k_prompt_1022", "reject_sampling_results"
@@ -140,7 +143,7 @@ def _from_environment(name: str) -> list[str]:
     return [value] if value else []
 
 
-def _checkpoints(paths: list[str], names: list[str], needs_path: bool) -> list[Any]:
+def _checkpoints(paths: list[str], names: list[str], needs_path: bool) -> list[Checkpoint]:
     from ..rejection import Checkpoint
 
     if needs_path and not paths:

@@ -28,7 +28,6 @@ class Outcome:
     figures: Figures | None = None
     errors: Errors | None = None
     bad_rows: int = 0
-    has_picture: bool = False
     error: Exception | None = None
 
     @property

@@ -14,6 +14,7 @@ from typing import Any
 
 from ..failures import ConfigurationError, Unparsed
 from ..files.rows import BadRow, Rows
+from ..progress import Tell
 from ..rubrics.transcript import Piece, as_parts
 from ..sample import Conversation
 from .answers import predicted_value
@@ -21,8 +22,8 @@ from .images import Located, data_url, located
 from .plan import Plan
 
 MARK = "<image>"
-#: Bad rows that are shown; the rest is counted.
-_SHOWN = 3
+#: Bad rows that are shown; the rest is counted. And after how many rows somebody is told how far it is.
+_SHOWN, _TOLD = 3, 1000
 
 
 class Unusable(ValueError):
@@ -121,10 +122,12 @@ class Problems:
         self._max_data, self._may_skip = plan.max_data, plan.skip_bad_rows
         self._shown: list[str] = []
 
-    def look_at_all(self) -> None:
+    def look_at_all(self, tell: Tell = lambda *_: None) -> None:
         """Raises ConfigurationError where there are bad rows, and nobody said that they may be skipped."""
         self.left = self.bad_rows = 0
-        for found in self._read():
+        for number, found in enumerate(self._read()):
+            if number % _TOLD == 0:
+                tell(number, None, "")
             if isinstance(found, Problem):
                 self.left += 1
             else:

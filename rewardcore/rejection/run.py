@@ -22,7 +22,7 @@ from . import plots
 from .comparison import Outcome, write_comparison
 from .plan import Checkpoint, Plan
 from .problems import Problems
-from .report import RESULTS, write_figures, write_picture, write_results
+from .report import PICTURE, RESULTS, STATISTICS, write_figures, write_picture, write_results
 from .sampling import Stopped, Tally, sample
 from .servers import Address, Serve, started
 
@@ -70,7 +70,8 @@ def reject_sample(
             )
             works.append(_Work(checkpoint, Problems(rows, images, journal.__contains__, plan), journal, path))
         for work in works:
-            work.problems.look_at_all()
+            with showing(f"rows looked at for {work.checkpoint.name}") as tell:
+                work.problems.look_at_all(tell)
         for work, server in zip(works, servers, strict=True):
             try:
                 outcomes.append(work.run(server, plan, say, showing))
@@ -80,7 +81,7 @@ def reject_sample(
                 log.error("%s was not sampled: %s", work.checkpoint.name, error)
                 outcomes.append(Outcome(work.checkpoint, work.directory, error=error))
     if len(outcomes) > 1:
-        write_comparison(directory, outcomes)
+        say(f"compared in {', '.join(write_comparison(directory, outcomes))} in {directory}")
     return outcomes
 
 
@@ -127,7 +128,7 @@ class _Work:
                 name,
                 tally.why,
             )
-        return self._report(plan)
+        return self._report(plan, say)
 
     def _done(self, plan: Plan) -> int:
         """Samples that the journal holds, and that this run is about."""
@@ -135,12 +136,13 @@ class _Work:
             return len(self._journal)
         return sum(index in self._journal for index in range(plan.max_data))
 
-    def _report(self, plan: Plan) -> Outcome:
+    def _report(self, plan: Plan, say: Say) -> Outcome:
         errors = write_results(self.directory / RESULTS, self._journal.in_order(), plan.max_data)
         figures = errors.figures()
         write_figures(self.directory, self.checkpoint, plan, self.problems.name, figures, self.problems.bad_rows)
-        has_picture = write_picture(self.directory, self.checkpoint, errors)
-        return Outcome(self.checkpoint, self.directory, figures, errors, self.problems.bad_rows, has_picture)
+        names = [RESULTS, STATISTICS, *([PICTURE] if write_picture(self.directory, self.checkpoint, errors) else [])]
+        say(f"{self.checkpoint.name}: {', '.join(names)} are in {self.directory}")
+        return Outcome(self.checkpoint, self.directory, figures, errors, self.problems.bad_rows)
 
 
 def _check_names(checkpoints: Sequence[Checkpoint]) -> None:

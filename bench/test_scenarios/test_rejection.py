@@ -1,0 +1,45 @@
+"""Rejection sampling: how near the ideal it comes, what a barrier would cost, and a million rows."""
+
+from __future__ import annotations
+
+from statistics import median
+
+from bench import rejection
+from bench.records import record
+from bench.scenarios import REJECTION, REJECTION_RESUMED, REJECTION_STRAGGLERS, REJECTION_STREAM
+
+
+def test_efficiency_of_100_samples_of_16_rollouts(once, results):
+    runs = once("rejection", lambda: rejection.measure(REJECTION))
+    best = REJECTION.ideal / min(run.seconds for run in runs)
+    rounds = ", ".join(f"{REJECTION.ideal / run.seconds:.1%}" for run in runs)
+    line = f"8 samples at once   {best:.1%} of the ideal {REJECTION.ideal:.2f} s, 13 waves (rounds: {rounds})"
+    figure = record(REJECTION, "efficiency", best, "of the ideal", "higher", len(runs))
+    results.note("rejection sampling, 100 samples × 16 rollouts × 50 ms", [line], [figure])
+
+
+def test_stragglers_hold_up_nobody_else(once, results):
+    pairs = once("rejection", lambda: rejection.measure_barrier(REJECTION_STRAGGLERS))
+    ratio = median(batches.seconds / sliding.seconds for sliding, batches in pairs)
+    sliding, batches = (min(run.seconds for run in runs) for runs in zip(*pairs, strict=True))
+    line = f"one sliding window {sliding:.2f} s, batch by batch {batches:.2f} s: {ratio:.1f} × as fast"
+    figure = record(REJECTION_STRAGGLERS, "speed-up over batches", ratio, "×", "higher", len(pairs))
+    results.note("the same, one rollout in twenty ten times as slow", [line], [figure])
+
+
+def test_a_million_finished_rows(once, results):
+    found = once("rejection", rejection.measure_resumed)
+    line = (
+        f"{found.rows:,} finished rows: goes on after {found.start_seconds:.2f} s; everything is written after"
+        f" {found.seconds:.1f} s; {found.peak_bytes / 2**20:.0f} MiB"
+    )
+    figure = record(REJECTION_RESUMED, "start-up", found.start_seconds, "s", "lower")
+    results.note("a run that goes on", [line], [figure])
+
+
+def test_memory_of_a_long_run(once, results):
+    growth = once("rejection", rejection.measure_stream)
+    early, late = growth.early / 2**20, growth.late / 2**20
+    line = f"{growth.samples:,} rows: {early:.1f} MiB after a fifth, {late:.1f} MiB at the end"
+    figure = record(REJECTION_STREAM, "RSS growth", growth.bytes_per_sample, "bytes/row", "lower")
+    results.note("memory of a long run", [line], [figure])
