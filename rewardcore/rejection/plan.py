@@ -14,6 +14,7 @@ from typing import Any
 
 from ..failures import ConfigurationError
 from ..http.endpoint import Endpoint
+from ..http.settings import Settings
 from ..serving.launch import file_name
 
 #: So many rollouts may a problem have: the number of a draw has room for them, and for 2 ** 43 rows.
@@ -66,10 +67,10 @@ class Plan:
     resume: bool = True
 
     def __post_init__(self) -> None:
-        for name, least in (("num_rollout", 1), ("concurrency", 1), ("max_data", 1), ("max_retries", 0)):
+        for name in ("num_rollout", "concurrency", "max_data"):
             value = getattr(self, name)
-            if not (value is None and name == "max_data") and (type(value) is not int or value < least):
-                raise ConfigurationError(f"{name} must be a whole number of at least {least}, not {value!r}")
+            if not (value is None and name == "max_data") and (type(value) is not int or value < 1):
+                raise ConfigurationError(f"{name} must be a whole number of at least 1, not {value!r}")
         if self.num_rollout > MOST_ROLLOUTS:
             raise ConfigurationError(f"num_rollout must be at most {MOST_ROLLOUTS}, not {self.num_rollout}")
         if self.top_p is not None and not 0.0 < self.top_p <= 1.0:
@@ -77,7 +78,9 @@ class Plan:
         for name in _FIELDS_OF_THEIR_OWN:
             if name in (self.extra_body or {}):
                 raise ConfigurationError(f"extra_body must not set {name!r}: there is {name} for it")
-        self.asking(Endpoint("http://127.0.0.1/v1", "any"))  # what an endpoint refuses is refused now
+        # What an endpoint or a judge refuses is refused now, not when a server has been started.
+        endpoint = self.asking(Endpoint("http://127.0.0.1/v1", "any"))
+        Settings(endpoint, cache=self.cache, deadline=self.deadline, max_retries=self.max_retries)
 
     @property
     def max_concurrent(self) -> int:

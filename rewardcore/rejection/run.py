@@ -16,6 +16,7 @@ from ..failures import ConfigurationError, ServerFailed
 from ..files.atomic import explained
 from ..files.journal import Journal
 from ..files.rows import open_rows
+from ..http.cache import SqliteCache
 from ..notices import log
 from ..progress import Say, Tell
 from . import plots
@@ -55,6 +56,8 @@ def reject_sample(
     plan, serve, directory = plan or Plan(), serve or started(), Path(output_dir).expanduser()
     _check_names(checkpoints)
     servers = [serve(checkpoint) for checkpoint in checkpoints]
+    if plan.cache is not None:
+        SqliteCache(plan.cache).close()  # one that cannot be used is told now
     if told := plots.missing():
         say(told)
     rows, images = open_rows(str(data)), Path(data).expanduser().parent  # where the paths of images begin

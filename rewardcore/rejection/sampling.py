@@ -129,7 +129,8 @@ def ends_all(verdict: Verdict, has_replied: bool) -> bool:
 
 @contextlib.contextmanager
 def _beside(judge: Judge, look: Callable[[], object]) -> Iterator[None]:
-    """Calls `look` again and again in another thread. What it raises closes the judge, and is raised here."""
+    """Calls `look` again and again in another thread. What it raises closes the judge, and is raised here in place of
+    what a closed judge has to say; unless everything was done by then."""
     over = threading.Event()
     wrong: list[Exception] = []
 
@@ -146,14 +147,10 @@ def _beside(judge: Judge, look: Callable[[], object]) -> Iterator[None]:
     thread.start()
     try:
         yield
-    except Exception as error:  # a closed judge says so in its own words: the reason is what counts
-        over.set()
-        thread.join()
+    except Exception as error:
         if wrong:
             raise wrong[0] from error
         raise
     finally:
         over.set()
         thread.join()
-    if wrong:
-        raise wrong[0]

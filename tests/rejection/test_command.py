@@ -258,6 +258,15 @@ def test_a_mistake_is_one_sentence_that_names_it(command, arguments, says):
     assert len(done.stderr.splitlines()) == 1
 
 
+def test_a_cache_that_cannot_be_used_is_told_before_anything_is_asked(command):
+    command.rows(2)
+    (command.directory / "broken.sqlite").write_bytes(b"this is no cache" * 100)
+    done = command("--cache", "broken.sqlite")
+    assert (done.returncode, command.server.stats().requests) == (1, 0)
+    assert "broken.sqlite" in done.stderr
+    assert len(done.stderr.splitlines()) == 1
+
+
 def test_a_wrong_key_ends_the_run_at_once_and_finishes_nothing(command):
     command.rows(200)
     command.server.when("").fails(401)

@@ -19,6 +19,8 @@ from rewardcore.rejection import Checkpoint, Plan, run
         ({"concurrency": 1.5}, "concurrency must be a whole number of at least 1, not 1.5"),
         ({"max_data": 0}, "max_data must be a whole number of at least 1"),
         ({"max_retries": -1}, "max_retries must be a whole number of at least 0"),
+        ({"deadline": 0}, "deadline must be seconds above 0"),
+        ({"cache": ":memory:"}, "cache must be True"),
         ({"temperature": 3.0}, "temperature must be a number from 0 to 2"),
         ({"top_p": 0.0}, "top_p must be above 0 and at most 1"),
         ({"max_tokens": 0}, "max_tokens must be a whole number above 0"),
