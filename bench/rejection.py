@@ -1,9 +1,9 @@
 """Rejection sampling as the command runs it: near the ideal, without a barrier, and for a million rows.
 
 The real `reject_sample` against the simulated server; seconds are those between a server's being there and its being
-done with, so neither the report nor the look at the rows is in them. A run by batches asks the same rollouts of 8
-samples at a time, and waits for all of them before the next 8. `python -m bench.rejection DIRECTORY BASE_URL` is the
-process whose start-up and memory are measured.
+done with, so neither the report nor the look at the rows is in them. A run by batches asks the same rollouts of so many
+samples at a time, and waits for all of them before the next; one batch of everything is what the bare engine can do.
+`python -m bench.rejection DIRECTORY BASE_URL` is the process whose start-up and memory are measured.
 """
 
 from __future__ import annotations
@@ -62,23 +62,15 @@ class Resumed:
     peak_bytes: int
 
 
-def measure(scenario: Scenario, rounds: int = 5) -> list[Sampled]:
-    """Each round in a folder of its own, on a server that is the same for all."""
-    with tempfile.TemporaryDirectory() as directory, SimulatedServer(scenario.profile, seed=scenario.seed) as server:
-        before = server.stats()
-        runs = [sliding(scenario, server, Path(directory) / str(number)) for number in range(rounds)]
-        refuse_if_saturated(before, server.stats())
-    check_equal_work(scenario, runs)
-    return runs
-
-
-def measure_barrier(scenario: Scenario, rounds: int = 3) -> list[tuple[Sampled, Sampled]]:
-    """Pairs of (sliding, by batches), one right after the other."""
+def measure(scenario: Scenario, samples_at_once: int, rounds: int) -> list[tuple[Sampled, Sampled]]:
+    """Pairs of (the command's run, a run by batches of so many samples), one right after the other."""
     pairs = []
     with tempfile.TemporaryDirectory() as directory, SimulatedServer(scenario.profile, seed=scenario.seed) as server:
+        before = server.stats()
         for number in range(rounds):
             one = sliding(scenario, server, Path(directory) / str(number))
-            pairs.append((one, by_batches(scenario, server)))
+            pairs.append((one, by_batches(scenario, server, samples_at_once)))
+        refuse_if_saturated(before, server.stats())
     check_equal_work(scenario, [run for pair in pairs for run in pair])
     return pairs
 
@@ -106,8 +98,8 @@ def sliding(scenario: Scenario, server: SimulatedServer, directory: Path) -> Sam
         return Sampled(seconds[0], server.stats().requests, digest_of(json.load(file)))
 
 
-def by_batches(scenario: Scenario, server: SimulatedServer) -> Sampled:
-    """With a barrier after every 8 samples, and everything else equal."""
+def by_batches(scenario: Scenario, server: SimulatedServer, samples_at_once: int = AT_ONCE) -> Sampled:
+    """With a barrier after every so many samples, and everything else equal."""
     problems = [Problem(place, "", row["problem"], row["answer"]) for place, row in enumerate(rows_of(scenario))]
     plan = Plan(num_rollout=scenario.responses, concurrency=AT_ONCE)
     documents = []
@@ -117,8 +109,8 @@ def by_batches(scenario: Scenario, server: SimulatedServer) -> Sampled:
     with rewardcore.open_judge(
         "asyncio", endpoint, rubric=Asking(), max_concurrent=plan.max_concurrent, cache=None
     ) as judge:
-        for first in range(0, len(problems), AT_ONCE):
-            batch = problems[first : first + AT_ONCE]
+        for first in range(0, len(problems), samples_at_once):
+            batch = problems[first : first + samples_at_once]
             verdicts = iter(judge.judge([each for problem in batch for each in rollouts_of(problem, plan.num_rollout)]))
             for problem in batch:
                 result = Result(problem, plan.num_rollout)
@@ -226,7 +218,8 @@ def _run_here(directory: Path, base_url: str) -> list[float]:
                 sizes.append(resident_bytes())
 
         yield tell
-        sizes.append(resident_bytes())
+        if what == "samples":  # and not when the rows were looked at
+            sizes.append(resident_bytes())
 
     began = time.perf_counter()
     reject_sample([CHECKPOINT], directory / "rows.jsonl", _plan(), serve=serve, output_dir=directory, showing=watched)

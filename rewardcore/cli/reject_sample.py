@@ -15,7 +15,7 @@ from .console import Console, Json, Quiet
 if TYPE_CHECKING:
     from ..rejection import Checkpoint
 
-_SERVER, _ASKING, _RUN = "Where it is served", "How it is asked", "The run"
+_SERVER, _ASKING = "Where it is served", "How it is asked"
 DATA, OUTPUT_DIR = "Coobiw/merged_agiqa5k_prompt_1022", "reject_sampling_results"
 
 

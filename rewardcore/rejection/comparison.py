@@ -11,7 +11,7 @@ import orjson
 from ..files.atomic import write_atomically
 from . import plots
 from .plan import Checkpoint
-from .report import aligned, number
+from .report import aligned, number, write_picture
 from .statistics import EDGES, Errors, Figures
 
 #: Shares of samples that are at most so far from the truth, which is what checkpoints are chosen by.
@@ -81,9 +81,5 @@ def write_comparison(directory: Path, outcomes: list[Outcome]) -> list[str]:
             "".join(f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in row)} |\n" for row in rows).encode()
         )
     sampled = {each.checkpoint.name: each.errors for each in outcomes if each.errors is not None}
-    if plots.missing() or not sampled:
-        as_picture.unlink(missing_ok=True)
-        return list(_NAMES[:2])
-    with write_atomically(as_picture) as file:
-        plots.draw_comparison(file, sampled)
-    return list(_NAMES)
+    is_drawn = write_picture(as_picture, lambda file: plots.draw_comparison(file, sampled))
+    return list(_NAMES if is_drawn else _NAMES[:2])

@@ -144,8 +144,9 @@ class Problems:
 
     @property
     def complaint(self) -> str:
+        rows = "1 bad row" if self.bad_rows == 1 else f"{self.bad_rows} bad rows"
         more = f"; and {self.bad_rows - len(self._shown)} more" if self.bad_rows > len(self._shown) else ""
-        return "; ".join(self._shown) + more
+        return f"{rows} in {self.name}: {'; '.join(self._shown)}{more}"
 
     def _read(self) -> Iterator[Problem | str]:
         """Each row's problem, or in words why it is none."""
@@ -167,7 +168,4 @@ class Problems:
 
     def _refuse(self) -> None:
         if self.bad_rows and not self._may_skip:
-            rows = "1 bad row" if self.bad_rows == 1 else f"{self.bad_rows} bad rows"
-            raise ConfigurationError(
-                f"{rows} in {self.name}: {self.complaint}. Mend them, or leave them out with --skip-bad-rows"
-            )
+            raise ConfigurationError(f"{self.complaint}. Mend them, or leave them out with --skip-bad-rows")

@@ -6,13 +6,13 @@ is there whole or not at all.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import IO
 
 import orjson
 
-from ..files.atomic import write_atomically
+from ..files.atomic import explained, write_atomically
 from . import plots
 from .plan import Checkpoint, Plan
 from .results import FIELDS
@@ -40,22 +40,22 @@ def write_results(path: Path, documents: Iterable[bytes], max_data: int | None =
 
 def write_figures(directory: Path, checkpoint: Checkpoint, plan: Plan, data: str, figures: Figures, bad: int) -> None:
     with write_atomically(directory / STATISTICS) as file:
-        _write_lines(file, statistics_text(checkpoint, plan, data, figures, bad))
+        file.write(statistics_text(checkpoint, plan, data, figures, bad).encode())
 
 
-def write_picture(directory: Path, checkpoint: Checkpoint, errors: Errors) -> bool:
+def write_picture(path: Path, draw: Callable[[IO[bytes]], object]) -> bool:
     """Whether there is one: without matplotlib there is none, and none of an earlier run is left to mislead."""
-    path = directory / PICTURE
     if plots.missing():
-        path.unlink(missing_ok=True)
+        with explained(path):
+            path.unlink(missing_ok=True)
         return False
     with write_atomically(path) as file:
-        plots.draw_distribution(file, checkpoint.name, errors)
+        draw(file)
     return True
 
 
-def statistics_text(checkpoint: Checkpoint, plan: Plan, data: str, figures: Figures, bad: int) -> list[str]:
-    """statistics.txt, line by line."""
+def statistics_text(checkpoint: Checkpoint, plan: Plan, data: str, figures: Figures, bad: int) -> str:
+    """The whole of statistics.txt."""
     counts = figures.rollouts
     asked = [
         ["model", checkpoint.name],
@@ -86,7 +86,9 @@ def statistics_text(checkpoint: Checkpoint, plan: Plan, data: str, figures: Figu
         ("smallest error of each valid sample, |predicted − truth|", aligned(errors, "<>")),
         ("how many valid samples have an error of", aligned(bins, "<>>")),
     ]
-    return "\n\n".join("\n".join([title, *(f"  {line}" for line in lines)]) for title, lines in sections).split("\n")
+    return "\n".join(
+        "".join(f"{line}\n" for line in (title, *(f"  {row}" for row in rows))) for title, rows in sections
+    )
 
 
 def aligned(rows: Sequence[Sequence[str]], sides: str) -> list[str]:
@@ -104,7 +106,3 @@ def number(value: float | None) -> str:
 
 def _percent(share: float) -> str:
     return f"{share:.1%}"
-
-
-def _write_lines(file: IO[bytes], lines: Iterable[str]) -> None:
-    file.write("".join(f"{line}\n" for line in lines).encode())

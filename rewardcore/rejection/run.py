@@ -108,8 +108,10 @@ class _Work:
         problems, name = self.problems, self.checkpoint.name
         done = self._done(plan)
         total = done + problems.left
+        if not total:
+            raise ConfigurationError(f"{problems.name} holds no rows that can be asked")
         if problems.bad_rows:
-            say(f"{problems.bad_rows} bad rows are skipped: {problems.complaint}")
+            say(f"skipped: {problems.complaint}")
         if done:
             say(f"{name}: {done:,} of {total:,} samples were done before, and are kept")
         tally = Tally(done, total)
@@ -143,8 +145,10 @@ class _Work:
         errors = write_results(self.directory / RESULTS, self._journal.in_order(), plan.max_data)
         figures = errors.figures()
         write_figures(self.directory, self.checkpoint, plan, self.problems.name, figures, self.problems.bad_rows)
-        names = [RESULTS, STATISTICS, *([PICTURE] if write_picture(self.directory, self.checkpoint, errors) else [])]
-        say(f"{self.checkpoint.name}: {', '.join(names)} are in {self.directory}")
+        name, names = self.checkpoint.name, [RESULTS, STATISTICS]
+        if write_picture(self.directory / PICTURE, lambda file: plots.draw_distribution(file, name, errors)):
+            names.append(PICTURE)
+        say(f"{name}: {', '.join(names)} are in {self.directory}")
         return Outcome(self.checkpoint, self.directory, figures, errors, self.problems.bad_rows)
 
 

@@ -228,8 +228,24 @@ def test_a_bad_row_is_named_before_anything_is_asked_and_skipped_if_it_may_be(co
     assert len(done.stderr.splitlines()) == 1
     done = command("--skip-bad-rows", "--num-rollout", 1)
     assert (done.returncode, command.server.stats().requests) == (0, 2)
-    assert "bad rows are skipped: line 3" in done.stdout
+    assert "skipped: 1 bad row in rows.jsonl: line 3" in done.stdout
     assert "bad rows, skipped  1" in (command.output / "policy" / "statistics.txt").read_text()
+
+
+@pytest.mark.parametrize("rows", [[], [{"problem": "How?"}]])
+def test_nothing_to_ask_is_a_mistake(command, rows):
+    command.rows(rows)
+    done = command("--skip-bad-rows")
+    assert (done.returncode, done.stderr) == (2, "rewardcore: rows.jsonl holds no rows that can be asked\n")
+
+
+def test_a_model_that_is_not_served_is_named(command):
+    command.rows(50)
+    command.server.when("").fails(404)
+    done = command()
+    assert done.returncode == 1
+    assert "404" in done.stderr.splitlines()[-1]
+    assert command.kept() == []
 
 
 @pytest.mark.parametrize(

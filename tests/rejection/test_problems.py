@@ -1,5 +1,7 @@
 """Rows become problems, or say why not."""
 
+import pyarrow
+import pyarrow.parquet
 import pytest
 from PIL import Image
 
@@ -103,6 +105,15 @@ def test_every_row_is_looked_at_before_anything_is_asked_and_bad_ones_are_named_
     assert said.endswith("Mend them, or leave them out with --skip-bad-rows")
 
 
+def test_a_row_of_a_parquet_file_has_its_images_within(tmp_path):
+    row = {"problem": "Is <image> good?", "answer": 2.5, "images": [{"bytes": PNG, "path": "one.png"}]}
+    pyarrow.parquet.write_table(pyarrow.Table.from_pylist([row]), tmp_path / "rows.parquet")
+    found = Problems(open_rows(str(tmp_path / "rows.parquet")), tmp_path, frozenset().__contains__, Plan())
+    (problem,) = found
+    assert parts_of(problem) == ["Is ", "data:image/png", " good?"]
+    assert problem.truth == 2.5
+
+
 def test_bad_rows_are_left_out_where_that_was_asked_for(tmp_path):
     rows = gone_through(tmp_path, [*problems(1), {"problem": "?"}, *problems(1)], skip_bad_rows=True)
     assert ([problem.index for problem in rows], rows.left, rows.bad_rows) == ([0, 2], 2, 1)
@@ -124,7 +135,10 @@ def test_an_image_that_is_found_broken_later_is_a_bad_row_too(tmp_path, may_skip
     (problem,) = rows
     if may_skip:
         rows.is_broken(problem, Unusable("images[0] is no image"))
-        assert (rows.bad_rows, rows.complaint) == (1, "line 1 of rows.jsonl: images[0] is no image")
+        assert (rows.bad_rows, rows.complaint) == (
+            1,
+            "1 bad row in rows.jsonl: line 1 of rows.jsonl: images[0] is no image",
+        )
     else:
         with pytest.raises(ConfigurationError, match=r"1 bad row in rows\.jsonl: line 1 of rows\.jsonl: images"):
             rows.is_broken(problem, Unusable("images[0] is no image"))
