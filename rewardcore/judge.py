@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import atexit
+import collections.abc
 import contextlib
 import importlib
 import os
@@ -92,7 +93,7 @@ class Judge:
             driver.begin(batch.call)
         return Pending(batch, driver, self._add_blocked)
 
-    def stream(self, samples: Iterable[Sample]) -> Iterator[tuple[int, Verdict]]:
+    def stream(self, samples: Iterable[Sample]) -> collections.abc.Generator[tuple[int, Verdict]]:
         """Yield (index, verdict) as replies arrive, from an iterable of any length, in bounded memory.
 
         Samples are taken a few rounds ahead of the consumer; each has the whole deadline from when it was taken. The

@@ -18,12 +18,25 @@ from .. import __version__
 from . import cache, ending
 from .check import check
 from .doctor import doctor
+from .judge import judge
 from .memory import memory
 from .reject_sample import reject_sample
 from .simulate import simulate
 
-app = typer.Typer(no_args_is_help=True, pretty_exceptions_enable=False, cls=ending.Commands, epilog=ending.EXIT_CODES)
-for command in (check, memory):
+
+def _hyphens(token: str) -> str:
+    """`--max_concurrent` is `--max-concurrent`, in every command."""
+    return token.replace("_", "-")
+
+
+app = typer.Typer(
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    cls=ending.Commands,
+    epilog=ending.EXIT_CODES,
+    context_settings={"token_normalize_func": _hyphens},
+)
+for command in (check, judge, memory):
     app.command(no_args_is_help=True)(command)
 app.command()(doctor)
 app.command("reject-sample")(reject_sample)  # without arguments, too: the environment may have them all

@@ -1,4 +1,4 @@
-"""A file that is there whole or not at all, whenever its writer is killed."""
+"""Files that are there whole or not at all, whenever their writer is killed; and files put aside, not deleted."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import IO
 
 from ..failures import RewardcoreError
+from ..notices import log
 
 
 @contextlib.contextmanager
@@ -34,6 +35,20 @@ def explained(path: Path) -> Iterator[None]:
         yield
     except OSError as error:
         raise RewardcoreError(f"{path} cannot be written: {error.strerror or error}") from error
+
+
+def put_aside(path: Path, *beside: Path) -> None:
+    """Rename a file, and those that belong to it, to names that are free: `PATH.old-1`, and so on."""
+    if not path.exists():
+        return
+    number = 1
+    while (aside := path.with_name(f"{path.name}.old-{number}")).exists():
+        number += 1
+    with explained(path):
+        for each in (*beside, path):  # what is beside it first: half done, it can be done again
+            if each.exists():
+                each.rename(each.with_name(aside.name + each.name.removeprefix(path.name)))
+    log.warning("what was in %s is kept as %s", path, aside.name)
 
 
 def _remember(directory: Path) -> None:

@@ -21,9 +21,8 @@ from typing import Any, Self
 import orjson
 
 from ..failures import ConfigurationError, RewardcoreError
-from ..notices import log
 from . import json_lines
-from .atomic import explained, write_atomically
+from .atomic import explained, put_aside, write_atomically
 
 _RECORD = struct.Struct("<QQ")
 #: In a record's row: the document is no final one, and the row is not finished.
@@ -51,19 +50,25 @@ class Journal:
         self._count = 0
         self._end = 0  # of the last line that has its record
         with contextlib.ExitStack() as opened, explained(self.path):
-            if not resume:
-                self._put_aside()
+            if not resume and self.path.exists():
+                with contextlib.closing(_open_alone(self.path)):  # nobody who is at work on it is robbed
+                    put_aside(self.path, self._index_path, self._configuration_path)
             self._lines = opened.enter_context(contextlib.closing(_open_alone(self.path)))
-            self._check_configuration(orjson.loads(json_lines.line_of(configuration)))
+            self._check_configuration(json_lines.parse(json_lines.line_of(configuration)))
             self._index = opened.enter_context(contextlib.closing(_File(self._index_path)))
             self._recover()
             self._opened = opened.pop_all()
 
-    def __contains__(self, index: int) -> bool:
-        return index < len(self._finished) and bool(self._finished[index])
+    def __contains__(self, index: object) -> bool:
+        return isinstance(index, int) and 0 <= index < len(self._finished) and bool(self._finished[index])
 
     def __len__(self) -> int:
         return self._count
+
+    @property
+    def is_empty(self) -> bool:
+        """Not even a document that is not final is in it."""
+        return not self._end
 
     def append(self, index: int, document: Mapping[str, Any], final: bool = True) -> None:
         """Written when it returns. A document that is not final is kept as well, but its row is not finished by it.
@@ -89,13 +94,13 @@ class Journal:
             self._note(index, final)
 
     def in_order(self) -> Iterator[bytes]:
-        """The latest line of each row, in the order of the rows, by offset: eight bytes of memory a row."""
+        """The latest line of each row, in the order of the rows, by offset: sixteen bytes of memory a row."""
         with self._writing:
-            records = array("Q", self._index.read(0, self._index.size()))
-        rows, ends = records[::2], records[1::2]
+            rows, ends = self._records()
         latest = array("Q", bytes(8 * len(self._finished)))  # each row's last record, counted from 1
         for number, row in enumerate(rows, start=1):
             latest[row & ~_UNFINISHED] = number
+        del rows
         for number in latest:
             if number:
                 start = ends[number - 2] if number > 1 else 0
@@ -123,36 +128,23 @@ class Journal:
         self._count += final - self._finished[index]
         self._finished[index] = final
 
-    def _put_aside(self) -> None:
-        """Under names that are free; another process that is at work on them is not robbed."""
-        if not self.path.exists():
-            return
-        with contextlib.closing(_open_alone(self.path)):
-            number = 1
-            while (aside := self.path.with_name(f"{self.path.name}.old-{number}")).exists():
-                number += 1
-            for path in (self._index_path, self._configuration_path, self.path):
-                if path.exists():
-                    path.rename(aside.with_name(aside.name + path.name.removeprefix(self.path.name)))
-        log.warning("what was in %s is kept as %s", self.path, aside.name)
-
     def _check_configuration(self, configuration: dict[str, Any]) -> None:
         try:
-            before = orjson.loads(self._configuration_path.read_bytes())
-        except (FileNotFoundError, orjson.JSONDecodeError):
+            before = json_lines.parse(self._configuration_path.read_bytes())
+        except (FileNotFoundError, ValueError):
             before = None
         if before == configuration:
             return
         if self._lines.size():
             said = "of a run that nothing is known of"
-            if isinstance(before, dict):
+            if before is not None:
                 said = f"of another run: {differences(before, configuration)}"
             raise ConfigurationError(
                 f"{self.path} holds results {said}; give another output, or --no-resume to begin anew (these are then"
                 " kept under another name)"
             )
         with write_atomically(self._configuration_path) as file:
-            file.write(orjson.dumps(configuration, option=orjson.OPT_INDENT_2))
+            file.write(json_lines.line_of(configuration))
 
     def _recover(self) -> None:
         """Take the index if it fits, and read whatever lines it does not know."""
@@ -162,10 +154,7 @@ class Journal:
         self._catch_up()
 
     def _take_index(self) -> bool:
-        size = self._index.size() // _RECORD.size * _RECORD.size
-        self._index.cut(size)
-        records = array("Q", self._index.read(0, size))
-        rows, ends = records[::2], records[1::2]
+        rows, ends = self._records()
         if not ends:
             return True
         # Each line has at least a byte, so an index that is in order stays within the file.
@@ -181,8 +170,14 @@ class Journal:
         self._end = ends[-1]
         return True
 
+    def _records(self) -> tuple[array[int], array[int]]:
+        """Rows and ends; a half record is left out."""
+        size = self._index.size() // _RECORD.size * _RECORD.size
+        records = array("Q", self._index.read(0, size))
+        return records[::2], records[1::2]
+
     def _catch_up(self) -> None:
-        """Give every whole line past the last record its own, and cut off a half line at the end."""
+        """Give every whole line past the last record its own, and cut off a half line and a half record at the end."""
         size = self._index.size() // _RECORD.size * _RECORD.size
         self._index.cut(size)
         recorded = _RECORD.unpack(self._index.read(size - _RECORD.size, size))[1] if size else 0

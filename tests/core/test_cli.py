@@ -144,6 +144,21 @@ def test_help_names_every_command():
     assert "memory" in shown
 
 
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["judge", "IN.jsonl", "OUT.jsonl", "--model=judge", "--base_url", "ftp://x", "--max_concurrent=3"],
+        ["check", "ftp://x", "--api_key_env", "KEY", "--model", "judge"],
+        ["cache", "prune", "missing.sqlite", "--keep_newest", "3", "--dry_run"],
+    ],
+)
+def test_every_flag_may_be_spelled_with_underscores(arguments):
+    done = rewardcore(*arguments)
+    assert done.returncode in (1, 2)
+    assert "No such option" not in done.stderr
+    assert "base_url must begin with http" in done.stderr or "missing.sqlite does not exist" in done.stderr
+
+
 def test_the_version_is_printed():
     assert rewardcore("--version").stdout == f"rewardcore {__version__}\n"
 
