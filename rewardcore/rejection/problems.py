@@ -14,11 +14,11 @@ from typing import Any
 
 from ..failures import ConfigurationError, Unparsed
 from ..files.rows import BadRow, Rows
+from ..images import Located, data_url, located
 from ..progress import Tell
 from ..rubrics.transcript import Piece, as_parts
 from ..sample import Conversation
 from .answers import predicted_value
-from .images import Located, data_url, located
 from .plan import Plan
 
 MARK = "<image>"

@@ -2,23 +2,17 @@
 
 TRL and verl put images into the conversations that they roll out, decoded or by their path; a rubric shows what has a
 URL. What a file or the dataset holds as bytes is sent as it is, an image in memory as PNG, which loses nothing and is
-the same request every time. Nothing here imports PIL, and a part without its image is left for `Sample` to refuse.
+the same request every time. A part without its image is left for `Sample` to refuse.
 """
 
 from __future__ import annotations
 
-import base64
-import io
-import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from ..failures import ConfigurationError
-
-_SIGNATURES = {b"\x89PNG": "png", b"\xff\xd8\xff": "jpeg", b"GIF8": "gif", b"RIFF": "webp"}
-#: What PNG holds as it is.
-_PLAIN_MODES = ("L", "RGB", "RGBA")
+from ..images import data_url, located
 
 
 def sendable(conversation: Any) -> Any:
@@ -55,33 +49,9 @@ def _part(part: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _url(image: Any) -> str:
-    if isinstance(image, Mapping):  # as a dataset keeps it that is not decoded
-        image = _image_in(image)
-    if isinstance(image, str) and image.startswith(("http://", "https://", "data:")):
+    if isinstance(image, str) and image.startswith(("http://", "https://")):
         return image
-    if isinstance(image, str | os.PathLike):
-        image = _file(image)
-    if hasattr(image, "save"):
-        image = _png(image)
-    if not isinstance(image, bytes):
-        raise ConfigurationError(
-            f"an image must be a PIL image, bytes, a path or a URL, not {type(image).__name__}: the judge cannot see it"
-        )
-    kind = next((kind for signature, kind in _SIGNATURES.items() if image.startswith(signature)), None)
-    if kind is None:
-        raise ConfigurationError(f"an image is none of {', '.join(_SIGNATURES.values())}: the judge cannot be sent it")
-    return f"data:image/{kind};base64,{base64.b64encode(image).decode()}"
-
-
-def _file(path: str | os.PathLike[str]) -> bytes:
-    path = os.fspath(path).removeprefix("file://")
     try:
-        return Path(path).read_bytes()
-    except OSError as error:
-        raise ConfigurationError(f"the image {path} cannot be read here: {error.strerror or error}") from None
-
-
-def _png(image: Any) -> bytes:
-    encoded = io.BytesIO()
-    (image if image.mode in _PLAIN_MODES else image.convert("RGBA")).save(encoded, "PNG")
-    return encoded.getvalue()
+        return data_url(located(image, Path()))
+    except ValueError as error:
+        raise ConfigurationError(f"an image {error}: the judge cannot see it") from None

@@ -83,10 +83,10 @@ def test_messages_and_parts_may_come_as_arrays(listed):
 @pytest.mark.parametrize(
     ("image", "says"),
     [
-        (7, "an image must be a PIL image, bytes, a path or a URL, not int"),
-        (b"BM", "an image is none of png, jpeg, gif, webp"),
-        ("nowhere.png", r"the image nowhere.png cannot be read here: No such file"),
-        ({"bytes": None, "path": None}, "not NoneType"),
+        (7, "an image is int, not a path, bytes or an image: the judge cannot see it"),
+        (b"BM", "an image is no image that can be read"),
+        ("nowhere.png", r"an image is 'nowhere.png', and there is no such file"),
+        ({"bytes": None, "path": None}, 'an image holds neither "bytes" nor "path"'),
     ],
 )
 def test_what_cannot_be_sent_is_named(image, says):

@@ -7,7 +7,7 @@ import warnings
 import pytest
 from PIL import Image
 
-from rewardcore.rejection.images import data_url, located
+from rewardcore.images import data_url, located
 
 KINDS = {"PNG": "image/png", "JPEG": "image/jpeg", "WEBP": "image/webp", "GIF": "image/gif"}
 
@@ -29,7 +29,9 @@ def content_of(url, kind="image/png"):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("given", ["bytes", "a path", "undecoded bytes", "an undecoded path", "a data URL"])
+@pytest.mark.parametrize(
+    "given", ["bytes", "a path", "a file URL", "undecoded bytes", "an undecoded path", "a data URL"]
+)
 def test_what_every_server_takes_is_sent_byte_for_byte(tmp_path, kind, given):
     content = encoded(kind)
     (tmp_path / "pictures").mkdir()
@@ -37,6 +39,7 @@ def test_what_every_server_takes_is_sent_byte_for_byte(tmp_path, kind, given):
     image = {
         "bytes": content,
         "a path": "pictures/one",
+        "a file URL": f"file://{tmp_path}/pictures/one",
         "undecoded bytes": {"bytes": content, "path": "elsewhere.bin"},
         "an undecoded path": {"bytes": None, "path": str(tmp_path / "pictures" / "one")},
         "a data URL": f"data:{KINDS[kind]};base64,{base64.b64encode(content).decode()}",

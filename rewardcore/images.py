@@ -1,4 +1,4 @@
-"""An image as a row holds it, and as a request carries it: a data URL with the right MIME type.
+"""An image as a data file or a trainer holds it, and as a request carries it: a data URL with the right MIME type.
 
 `located` says without reading anything whether there can be an image at all; `data_url` reads it. PNG, JPEG, WebP and
 GIF are sent byte for byte; anything else that Pillow reads becomes a PNG. Nothing is fetched from the network.
@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import base64
 import io
+import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from ..failures import needs_extra
+from .failures import needs_extra
 
 #: What is found: the image's bytes, its file, a data URL, or Pillow's image, of which nothing is known here.
 Located = bytes | Path | str | Any
@@ -34,9 +35,11 @@ def located(image: object, directory: Path) -> Located:
         if not len(image):
             raise ValueError("holds no bytes")
         return bytes(image)
-    if isinstance(image, str):
+    if isinstance(image, str | os.PathLike):
+        image = os.fspath(image)
         if image.startswith("data:image/"):
             return image
+        image = image.removeprefix("file://")
         if "://" in image[:12]:
             raise ValueError(f"is the address {image[:60]!r}, and nothing is fetched: give the file")
         file = directory / Path(image).expanduser()
