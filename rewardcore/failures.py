@@ -217,3 +217,14 @@ class Denied(StatusFailure):
 
 class QuotaExhausted(Denied):
     pass
+
+
+def ends_run(verdict: Verdict, has_replied: bool) -> bool:
+    """Whether every further sample would meet the same, which says nothing about the ones that met it first.
+
+    `has_replied` says whether the endpoint, and not only a cache, has answered anybody in this run.
+    """
+    kind = globals().get((verdict.error or "").partition(": ")[0])
+    if verdict.status != "failed" or not (isinstance(kind, type) and issubclass(kind, Failure)):
+        return False
+    return kind is JudgeClosed or kind.opens_breaker or (kind.opens_breaker_at_first and not has_replied)

@@ -10,15 +10,12 @@ from __future__ import annotations
 import contextlib
 import threading
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any
 
-from .. import failures
-from ..failures import Failure, JudgeClosed, RewardcoreError
+from ..failures import RewardcoreError, ends_run
 from ..files.journal import Journal
 from ..judge import Judge, open_judge
 from ..progress import Tell
 from ..sample import Sample
-from ..verdict import Verdict
 from .plan import Plan
 from .problems import Problem, Unusable
 from .results import Counts, Result
@@ -102,11 +99,10 @@ def sample(
             tell(tally.done, tally.total, tally.note(judge.stats.in_flight))
 
         has_replied = False
-        stream: Any = judge.stream(rollouts())  # a generator, to be closed before the judge is
-        with _beside(judge, look), contextlib.closing(stream):
+        with _beside(judge, look), contextlib.closing(judge.stream(rollouts())) as stream:
             for place, verdict in stream:
                 has_replied = has_replied or bool(verdict.text and not verdict.cached)
-                if ends_all(verdict, has_replied):
+                if ends_run(verdict, has_replied):
                     raise Stopped((verdict.error or "").partition(": ")[2])
                 number, rollout = divmod(place, count)
                 result = results[number]
@@ -117,14 +113,6 @@ def sample(
                     journal.append(result.problem.index, result.document(), final=not result.is_failed)
                     tally.add(result)
         tell(tally.done, tally.total, tally.note(0))
-
-
-def ends_all(verdict: Verdict, has_replied: bool) -> bool:
-    """Whether every further rollout would meet the same, which says nothing about the samples that met it first."""
-    kind = getattr(failures, (verdict.error or "").partition(": ")[0], Failure)
-    if verdict.status != "failed" or not issubclass(kind, Failure):
-        return False
-    return kind is JudgeClosed or kind.opens_breaker or (kind.opens_breaker_at_first and not has_replied)
 
 
 @contextlib.contextmanager

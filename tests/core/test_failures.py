@@ -6,9 +6,9 @@ import re
 
 import pytest
 
-from rewardcore import failures
-from rewardcore.failures import Failure, RewardcoreError, Unparsed
-from rewardcore.reply import Reply
+from rewardcore import Verdict, failures
+from rewardcore.failures import Failure, JudgeClosed, RewardcoreError, Unparsed, ends_run
+from rewardcore.reply import Answer, Reply
 
 CLASSES = [c for _, c in inspect.getmembers(failures, inspect.isclass) if issubclass(c, RewardcoreError)]
 KINDS = [c for c in CLASSES if issubclass(c, Failure)]
@@ -56,3 +56,16 @@ def test_a_failure_survives_the_way_to_another_process(kind):
 
 def test_a_rubric_may_raise_unparsed_as_the_value_error_that_it_is():
     assert issubclass(Unparsed, ValueError)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("has_replied", [False, True])
+def test_what_ends_a_run_is_read_from_its_verdict(kind, has_replied):
+    verdict = Answer(failure=kind("no")).verdict()
+    at_first = kind.opens_breaker_at_first and not has_replied
+    assert ends_run(verdict, has_replied) == (kind is JudgeClosed or kind.opens_breaker or at_first)
+
+
+@pytest.mark.parametrize("error", [None, "", "no kind at all", "Counter: of nothing", "annotations: none", "Status: x"])
+def test_whatever_else_a_verdict_says_ends_no_run(error):
+    assert not ends_run(Verdict("failed", error=error), has_replied=False)

@@ -18,7 +18,7 @@ PNG = b"\x89PNG\r\n\x1a\n a picture"
 def test_the_whole_of_it_in_three_files(command):
     command.rows(5)
     command.server.when("picture 3?").says("I cannot tell.")
-    done = command("--num-rollout", 4, "--temperature", 0.5)
+    done = command("--num_rollout", 4, "--temperature", 0.5)  # either spelling of a flag
     assert done.returncode == 0, done.stderr
     assert command.server.stats().requests == 20
     folder = command.output / "policy"
