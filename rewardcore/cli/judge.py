@@ -149,13 +149,13 @@ def _show_one(console: Console, survey: Survey, endpoint: Endpoint, rows: Rows) 
         f" prompts (one for every {_CHARACTERS_PER_TOKEN} characters; images are not counted), and {replies}"
     )
     if survey.bad:
-        console.say(f"{survey.bad:,} bad rows, the first: {survey.first_bad}")
+        console.say(f"{len(survey.bad):,} bad rows, the first: {survey.first_bad}")
     console.result(
         {
             "requests": survey.rows,
             "prompt_tokens": prompt_tokens,
             "reply_tokens_at_most": limit[1] * survey.rows if limit else None,
-            "bad_rows": survey.bad,
+            "bad_rows": len(survey.bad),
             "request": request,
         }
     )

@@ -14,8 +14,11 @@ from ..notices import log
 
 @contextlib.contextmanager
 def write_atomically(path: Path) -> Iterator[IO[bytes]]:
-    """Written beside it, and put in its place at the end; if anything is raised within, nothing has changed."""
-    beside = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    """Written beside it, and put in its place at the end; if anything is raised within, nothing has changed.
+
+    For one writer at a time: what a writer that was killed has left beside it is the next one's to overwrite.
+    """
+    beside = path.with_name(f".{path.name}.tmp")
     with explained(path):
         try:
             with beside.open("wb") as file:

@@ -28,7 +28,7 @@ _RECORD = struct.Struct("<QQ")
 #: In a record's row: the document is no final one, and the row is not finished.
 _UNFINISHED = 1 << 63
 #: Rows are counted from 0, and each takes a byte of memory.
-_MOST_ROWS = 1 << 36
+_MOST_ROWS = 1 << 30
 #: How many lines are looked at to see whether an index fits.
 _LOOKS = 64
 _READ_BYTES = 1 << 20
@@ -47,7 +47,6 @@ class Journal:
         self._configuration_path = self.path.with_name(self.path.name + ".configuration")
         self._writing = threading.Lock()
         self._finished = bytearray()
-        self._count = 0
         self._end = 0  # of the last line that has its record
         with contextlib.ExitStack() as opened, explained(self.path):
             if not resume and self.path.exists():
@@ -63,7 +62,7 @@ class Journal:
         return isinstance(index, int) and 0 <= index < len(self._finished) and bool(self._finished[index])
 
     def __len__(self) -> int:
-        return self._count
+        return self._finished.count(1)
 
     @property
     def is_empty(self) -> bool:
@@ -90,8 +89,8 @@ class Journal:
                 self._lines.cut(self._end)
                 self._index.cut(records)
                 raise
-            self._end += len(line)
             self._note(index, final)
+            self._end += len(line)  # last: until then, an interrupt leaves something to catch up with
 
     def in_order(self) -> Iterator[bytes]:
         """The latest line of each row, in the order of the rows, by offset: sixteen bytes of memory a row."""
@@ -125,7 +124,6 @@ class Journal:
     def _note(self, index: int, final: bool) -> None:
         if index >= len(self._finished):
             self._finished.extend(bytes(index + 1 - len(self._finished)))
-        self._count += final - self._finished[index]
         self._finished[index] = final
 
     def _check_configuration(self, configuration: dict[str, Any]) -> None:
@@ -150,7 +148,7 @@ class Journal:
         """Take the index if it fits, and read whatever lines it does not know."""
         if not self._take_index():
             self._index.cut(0)
-            self._finished, self._count, self._end = bytearray(), 0, 0
+            self._finished, self._end = bytearray(), 0
         self._catch_up()
 
     def _take_index(self) -> bool:

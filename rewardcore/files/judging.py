@@ -27,7 +27,7 @@ from ..verdict import Verdict
 from . import json_lines
 from .atomic import put_aside, write_atomically
 from .journal import Journal, differences
-from .rows import BadRow, Row, Rows, Skip
+from .rows import Row, Rows, Skip
 from .samples import VERDICT, Survey, judged, sample_of
 from .summary import TRIED_AGAIN, Summary
 
@@ -88,52 +88,52 @@ class FileRun:
         self._skip_bad_rows = skip_bad_rows
         self._most_in_vain = max(_HOPELESS, max_failures)
         self._survey = Survey()
+        self._stopped: RewardcoreError | None = None
         self.resumed = len(self._journal)
 
     def check(self, rubric: Rubric, tell: Tell) -> Survey:
         """Try every row that is not done, but for the sending; raises where one is bad and none is to be skipped."""
         self._survey = survey = survey_of(self._rows, rubric, tell, self._journal)
         if survey.bad and not self._skip_bad_rows:
-            more = f", and {survey.bad - 1:,} more are bad" if survey.bad > 1 else ""
+            more = f", and {len(survey.bad) - 1:,} more are bad" if len(survey.bad) > 1 else ""
             raise ConfigurationError(f"{survey.first_bad}{more}; nothing was sent: mend it, or give --skip-bad-rows")
         if survey.bad:
-            log.warning("%d bad rows are skipped, the first: %s", survey.bad, survey.first_bad)
+            log.warning("%d bad rows are skipped, the first: %s", len(survey.bad), survey.first_bad)
         return survey
 
     def judge(self, judge: Judge, tell: Tell) -> None:
         """Every row that is not done; each is in the journal when its verdict is there."""
         waiting: dict[int, Row] = {}
-        met: list[BadRow] = []
-        now_and_then, total, without_score = _Now(tell), self.resumed + self._survey.rows, 0
+        now_and_then, total, without_score = _NowAndThen(tell), self.resumed + self._survey.rows, 0
         in_vain, has_replied = 0, False
-        with contextlib.closing(judge.stream(self._samples(waiting, met))) as stream:
+        with contextlib.closing(judge.stream(self._samples(waiting))) as stream:
             for done, (number, verdict) in enumerate(stream, start=self.resumed + 1):
                 row, is_final = waiting.pop(number), verdict.status not in TRIED_AGAIN
                 in_vain = 0 if is_final else in_vain + 1
                 has_replied = has_replied or (is_final and not verdict.cached)
                 if _ends_all(verdict, has_replied):
-                    raise RewardcoreError(f"{verdict.error}; {self.words}")
+                    self._stop(RewardcoreError(verdict.error))
+                    continue  # whoever is on the wire may have been paid for
                 self._journal.append(row.index, {_ROW: judged(row, verdict)}, is_final)
-                if in_vain > self._most_in_vain:
-                    raise RewardcoreError(
-                        f"the last {in_vain} rows had no reply, the latest: {verdict.error} (--max-failures allows"
-                        f" more); {self.words}"
-                    )
                 without_score += verdict.score is None
                 now_and_then(done, total, f"{without_score:,} without a score" if without_score else "")
-        if met:
-            raise ConfigurationError(f"{met[0]}; the file has changed; {self.words}")
+                if in_vain > self._most_in_vain:
+                    why = f"the last {in_vain} rows had no reply, the latest: {verdict.error}"
+                    self._stop(RewardcoreError(f"{why} (--max-failures allows more)"))
+                    break  # and does not wait for more of that
+        if self._stopped is not None:
+            raise type(self._stopped)(f"{self._stopped}; {self.words}")
 
     def finish(self, stats: Stats, tell: Tell) -> dict[str, Any]:
         """Write OUT, and return the summary of the whole run, all its lives together."""
         finished_before(self._out, self._configuration)  # somebody may have put a file there meanwhile
-        summary, now_and_then, total = Summary(), _Now(tell), self.resumed + self._survey.rows
+        summary, now_and_then, total = Summary(), _NowAndThen(tell), self.resumed + self._survey.rows
         with write_atomically(self._out) as file:
             for written, line in enumerate(self._journal.in_order(), start=1):
                 summary.add(Verdict(**orjson.loads(line)[_ROW][VERDICT]))
                 file.write(_row_in(line))
                 now_and_then(written, total, "")
-            document = summary.document(stats, self.resumed, self._survey.bad)
+            document = summary.document(stats, self.resumed, len(self._survey.bad))
             with write_atomically(_record_of(self._out)) as beside:  # first: OUT is never there without it
                 record = {"configuration": _as_read(self._configuration), "summary": document}
                 beside.write(orjson.dumps(record, option=orjson.OPT_INDENT_2))
@@ -158,29 +158,34 @@ class FileRun:
             self._journal.remove()
         self._journal.close()
 
-    def _samples(self, waiting: dict[int, Row], met: list[BadRow]) -> Iterator[Sample]:
-        """Those that are not done, each numbered as the stream does; it ends at a bad row that is not to be skipped."""
+    def _samples(self, waiting: dict[int, Row]) -> Iterator[Sample]:
+        """Those that are not done, each numbered as the stream does, until there is a reason to stop."""
         number = 0
-        for row in self._rows.read(self._journal):
+        for row in self._rows.read(lambda index: index in self._journal or index in self._survey.bad):
+            if self._stopped is not None:
+                return
             sample = sample_of(row) if isinstance(row, Row) else row
             if isinstance(sample, Sample) and isinstance(row, Row):
                 waiting[number] = row
                 number += 1
                 yield sample
-            elif isinstance(sample, BadRow) and not self._skip_bad_rows:
-                met.append(sample)
-                return
+            else:  # it was fine when the rows were checked
+                self._stop(ConfigurationError(f"the file has changed: {sample}"))
+
+    def _stop(self, why: RewardcoreError) -> None:
+        """No further row is taken; the first reason counts."""
+        self._stopped = self._stopped or why
 
 
 def survey_of(rows: Rows, rubric: Rubric, tell: Tell, skip: Skip = ()) -> Survey:
-    survey, now_and_then = Survey(), _Now(tell)
+    survey, now_and_then = Survey(), _NowAndThen(tell)
     for looked_at, row in enumerate(rows.read(skip), start=1):
         survey.add(row, rubric)
-        now_and_then(looked_at, None, f"{survey.bad:,} bad" if survey.bad else "")
+        now_and_then(looked_at, None, f"{len(survey.bad):,} bad" if survey.bad else "")
     return survey
 
 
-class _Now:
+class _NowAndThen:
     """Tells ten times a second at most, and at the end: a bar costs more than a row."""
 
     def __init__(self, tell: Tell) -> None:

@@ -168,11 +168,14 @@ class HubData(Rows):
         is_skipped = _says(skip)
         for index in range(self.total or 0):
             if not is_skipped(index):
-                try:
-                    (fields,) = self._stored[index : index + 1].to_pylist()
-                    yield _checked(index, self.name, fields)
-                except Exception as error:  # whatever a broken file of the data set raises
-                    yield BadRow(index, f"row {index + 1} of {self.name}", f"cannot be read: {_first_line(error)}")
+                yield self._row(index)
+
+    def _row(self, index: int) -> Row | BadRow:
+        try:
+            (fields,) = self._stored[index : index + 1].to_pylist()
+            return _checked(index, self.name, fields)
+        except Exception as error:  # whatever a broken file of the data set raises
+            return BadRow(index, f"row {index + 1} of {self.name}", f"cannot be read: {_first_line(error)}")
 
 
 def _checked(index: int, name: str, fields: dict[str, Any]) -> Row | BadRow:

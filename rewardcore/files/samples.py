@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from operator import attrgetter
 from typing import Any
 
@@ -46,10 +46,13 @@ def judged(row: Row, verdict: Verdict) -> dict[str, Any]:
 
 @dataclass(slots=True)
 class Survey:
-    """What is there to be judged, before anything is sent: counted, and each row tried but for the sending."""
+    """What is there to be judged, before anything is sent: counted, and each row tried but for the sending.
+
+    `bad` has the indices of rows that cannot be judged, `characters` is how long the messages of the others are.
+    """
 
     rows: int = 0
-    bad: int = 0
+    bad: set[int] = field(default_factory=set)
     first_bad: BadRow | None = None
     characters: int = 0
     first: tuple[Row, list[Message]] | None = None
@@ -57,7 +60,7 @@ class Survey:
     def add(self, row: Row | BadRow, rubric: Rubric) -> None:
         tried = self._try(row, rubric) if isinstance(row, Row) else row
         if isinstance(tried, BadRow):
-            self.bad += 1
+            self.bad.add(row.index)
             self.first_bad = self.first_bad or tried
         else:
             self.rows += 1

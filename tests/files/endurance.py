@@ -1,7 +1,7 @@
 """`python -m tests.files.endurance`: what `rewardcore judge` takes of memory and time for files of many rows.
 
 The endpoint is simulated and answers at once. Peak memory is the command's own, as the system counted it; the last
-figure is of a run that finds all rows but one done. A script for people, not a test: it takes minutes.
+line is of a run that finds all rows but one done. A script for people, not a test: it takes minutes.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from rewardcore.files.journal import Journal
 from rewardcore.files.json_lines import line_of
@@ -30,26 +30,38 @@ def rows(count: int) -> Iterator[dict[str, Any]]:
         yield {"id": number, "prompt": f"What is {number} + {number}?", "response": f"It is {2 * number}. " * 20}
 
 
-def command(source: Path, out: Path, base_url: str) -> tuple[float, float, dict[str, Any]]:
-    """Seconds, peak MiB and the summary of one run."""
-    arguments = ["judge", str(source), str(out), "--base-url", base_url, "--model", "judge", "--json", "--quiet"]
-    started = time.monotonic()
+class Run(NamedTuple):
+    first_request: float  # seconds until the endpoint had it, to a tenth
+    seconds: float
+    peak_mib: float
+    summary: dict[str, Any]
+
+
+def command(source: Path, out: Path, server: SimulatedServer) -> Run:
+    where = ["--base-url", server.base_url, "--model", "judge"]
+    arguments = ["judge", str(source), str(out), *where, "--json", "--quiet"]
+    before, started = server.stats().requests, time.monotonic()
     process = subprocess.Popen([sys.executable, "-m", "rewardcore", *arguments], stdout=subprocess.PIPE)
+    at_once = os.WEXITED | os.WNOHANG | os.WNOWAIT  # what it used is read when it is reaped
+    while server.stats().requests == before and os.waitid(os.P_PID, process.pid, at_once) is None:
+        time.sleep(0.1)
+    first_request = time.monotonic() - started
     assert process.stdout is not None
     printed = process.stdout.read()
     _, status, usage = os.wait4(process.pid, 0)
     process.returncode = os.waitstatus_to_exitcode(status)
     if process.returncode:
         raise SystemExit(f"rewardcore judge ended with {process.returncode}")
-    return time.monotonic() - started, usage.ru_maxrss / 1024, json.loads(printed.splitlines()[-1])
+    seconds = time.monotonic() - started
+    return Run(first_request, seconds, usage.ru_maxrss / 1024, json.loads(printed.splitlines()[-1]))
 
 
-def finish_all_but_one(source: Path, out: Path, base_url: str) -> None:
+def finish_all_but_one(source: Path, out: Path, server: SimulatedServer) -> None:
     """A journal as a run leaves it that was killed before its last row."""
     given = open_rows(str(source))
     a_row = out.with_name("one.jsonl")
     a_row.write_bytes(line_of(next(rows(1))))
-    command(a_row, out.with_name("one-out.jsonl"), base_url)
+    command(a_row, out.with_name("one-out.jsonl"), server)
     configuration = json.loads(out.with_name("one-out.jsonl.run.json").read_bytes())["configuration"]
     verdict = Verdict("ok", 0.5, "Fine, and so on. " * 20 + "<score>5</score>", attempts=1, latency=0.5)
     with Journal(out.with_name(out.name + ".partial"), configuration | {"data": given.fingerprint}) as journal:
@@ -69,10 +81,13 @@ def main() -> None:
                 file.writelines(map(line_of, rows(count)))
             is_resumed = count == options.resumed
             if is_resumed:
-                finish_all_but_one(source, out, server.base_url)
-            seconds, peak, summary = command(source, out, server.base_url)
-            what = f"{summary['resumed']:,} were done, the rest and the whole output" if is_resumed else "judged"
-            print(f"{summary['rows']:,} rows: {what} in {seconds:.1f} s, {peak:.0f} MiB at most", flush=True)
+                finish_all_but_one(source, out, server)
+            run = command(source, out, server)
+            print(
+                f"{run.summary['rows']:,} rows, {run.summary['resumed']:,} of them done before: the first request after"
+                f" {run.first_request:.1f} s, all of it {run.seconds:.0f} s, {run.peak_mib:.0f} MiB at most",
+                flush=True,
+            )
             for each in Path(directory).iterdir():
                 each.unlink()
 

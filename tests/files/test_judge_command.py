@@ -298,8 +298,8 @@ def test_a_bad_row_is_told_with_its_line_before_anything_is_sent(
 
 
 def test_bad_rows_are_skipped_when_that_is_wanted_and_told(folder: Folder) -> None:
-    folder.write(row(0), "[1]", row(2), "no JSON")
-    done = folder.judge("--skip-bad-rows", "--json")
+    folder.write(row(0, ground_truth="a"), "[1]", row(2, ground_truth=2), row(3, ground_truth=None))
+    done = folder.judge("--skip-bad-rows", "--rubric", "correctness", "--json")
     assert done.returncode == 0
     assert "rewardcore: 2 bad rows are skipped, the first: line 2 of samples.jsonl is a list, not an" in done.stderr
     assert json.loads(done.stdout)["bad_rows"] == 2
