@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json as json_
 from hashlib import sha256
 from pathlib import Path
 from typing import Annotated, Any
@@ -19,6 +18,7 @@ from ..http.endpoint import Endpoint
 from ..judge import Judge, open_judge
 from ..rubrics import TemplateRubric
 from .console import Console, Json, Quiet
+from .flags import json_object
 
 _MODES = ("asyncio", "sync", "process")
 #: Of English; other languages and code have more tokens for as many characters.
@@ -73,7 +73,7 @@ def judge(
         temperature=_number("--temperature", temperature, float),
         max_tokens=_number("--max-tokens", max_tokens, int),
         max_completion_tokens=max_completion_tokens,
-        extra_body=_object("--extra-body", extra_body),
+        extra_body=json_object("--extra-body", extra_body),
         identity=identity,
     )
     if mode not in _MODES:
@@ -178,13 +178,3 @@ def _number(flag: str, text: str, kind: type[int] | type[float]) -> Any:
         return kind(text)
     except ValueError:
         raise ConfigurationError(f"{flag} must be a number or none, not {text!r}") from None
-
-
-def _object(flag: str, text: str) -> dict[str, Any] | None:
-    try:
-        value = json_.loads(text)
-    except ValueError as error:
-        raise ConfigurationError(f"{flag} must be a JSON object: {error}") from None
-    if not isinstance(value, dict):
-        raise ConfigurationError(f'{flag} must be a JSON object such as {{"seed": 1}}, not {text!r}')
-    return value or None

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import json as json_
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from ..failures import ConfigurationError
 from .console import Console, Json, Quiet
+from .flags import json_object
 
 if TYPE_CHECKING:
     from ..rejection import Checkpoint
@@ -119,7 +119,7 @@ def reject_sample(
             max_tokens=max_tokens,
             system=system,
             prompt_suffix=prompt_suffix,
-            extra_body=_json(extra_body),
+            extra_body=json_object("--extra-body", extra_body),
             deadline=deadline,
             cache=cache,
             skip_bad_rows=skip_bad_rows,
@@ -158,15 +158,3 @@ def _checkpoints(paths: list[str], names: list[str], needs_path: bool) -> list[C
             f"--model-path is given {len(paths)} times and --model-name {len(names)} times; give one name for each path"
         )
     return [Checkpoint(name, path) for name, path in zip(names, paths or [""] * len(names), strict=True)]
-
-
-def _json(text: str) -> dict[str, Any] | None:
-    if not text.strip():
-        return None
-    try:
-        body = json_.loads(text)
-    except ValueError as error:
-        raise ConfigurationError(f"--extra-body is not JSON: {error}") from None
-    if not isinstance(body, dict):
-        raise ConfigurationError(f'--extra-body must be a JSON object such as {{"min_p": 0.1}}, not {text[:40]!r}')
-    return body

@@ -14,9 +14,8 @@ from typing import Any, Self
 
 import orjson
 
-from .. import failures
 from ..clock import SYSTEM_CLOCK
-from ..failures import ConfigurationError, Failure, RewardcoreError
+from ..failures import ConfigurationError, RewardcoreError, ends_run
 from ..judge import Judge
 from ..notices import log
 from ..progress import Tell
@@ -111,7 +110,7 @@ class FileRun:
                 row, is_final = waiting.pop(number), verdict.status not in TRIED_AGAIN
                 in_vain = 0 if is_final else in_vain + 1
                 has_replied = has_replied or (is_final and not verdict.cached)
-                if _ends_all(verdict, has_replied):
+                if ends_run(verdict, has_replied):
                     self._stop(RewardcoreError(verdict.error))
                     continue  # whoever is on the wire may have been paid for
                 self._journal.append(row.index, {_ROW: judged(row, verdict)}, is_final)
@@ -197,14 +196,6 @@ class _NowAndThen:
         if now >= self._next or done == total:
             self._next = now + _TELL_SECONDS
             self._tell(done, total, note)
-
-
-def _ends_all(verdict: Verdict, has_replied: bool) -> bool:
-    """It opened the breaker, or the breaker gave it: no further row would be sent."""
-    kind = getattr(failures, (verdict.error or "").partition(":")[0], None)
-    if verdict.status != "failed" or not (isinstance(kind, type) and issubclass(kind, Failure)):
-        return False
-    return kind.opens_breaker or (kind.opens_breaker_at_first and not has_replied)
 
 
 def _row_in(line: bytes) -> bytes:

@@ -261,7 +261,7 @@ def test_a_model_that_is_not_served_is_named(command):
             "'a' and 'a' would write to the same folder",
         ),
         (["--model-name", "a", "--skip-vllm-launch", "--vllm-arg=--x"], "--vllm-arg goes to a server that is started"),
-        (["--model-name", "a", "--skip-vllm-launch", "--extra-body", "{"], "--extra-body is not JSON"),
+        (["--model-name", "a", "--skip-vllm-launch", "--extra-body", "{"], "--extra-body must be a JSON object: "),
         (["--model-name", "a", "--skip-vllm-launch", "--extra-body", "[]"], "--extra-body must be a JSON object"),
         (["--model-name", "a", "--skip-vllm-launch", "--num-rollout", 0], "num_rollout must be a whole number"),
         (["--model-name", "a", "--skip-vllm-launch", "--data", "none.jsonl"], "none.jsonl does not exist"),
@@ -278,7 +278,7 @@ def test_a_cache_that_cannot_be_used_is_told_before_anything_is_asked(command):
     command.rows(2)
     (command.directory / "broken.sqlite").write_bytes(b"this is no cache" * 100)
     done = command("--cache", "broken.sqlite")
-    assert (done.returncode, command.server.stats().requests) == (1, 0)
+    assert (done.returncode, command.server.stats().requests) == (2, 0)
     assert "broken.sqlite" in done.stderr
     assert len(done.stderr.splitlines()) == 1
 
