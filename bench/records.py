@@ -1,7 +1,8 @@
 """Records: what every run leaves behind, one JSON line per metric, whoever ran it.
 
-A record says on what (commit, environment), what (scenario, version, mode, n, backend) and the figure itself with its
-unit and the direction in which it is better. Reports and gates read records and nothing else.
+A record says when and on what (time, run, commit, environment, and of a real endpoint its URL and model), what
+(scenario, version, mode, n, backend) and the figure itself with its unit and the direction in which it is better.
+`exact` figures are the same on every machine at every run. Reports and gates read records and nothing else.
 """
 
 from __future__ import annotations
@@ -10,8 +11,10 @@ import functools
 import json
 import os
 import platform
+import secrets
 import subprocess
 import sys
+import time
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field
 from importlib import metadata
@@ -24,6 +27,8 @@ from bench.scenarios import Scenario
 Direction = Literal["higher", "lower", "equal"]
 ROOT = Path(__file__).resolve().parent.parent
 DIRECTORY = ROOT / ".bench"
+#: One for all that this process measures.
+RUN = f"{time.strftime('%Y%m%dT%H%M%SZ', time.gmtime())}-{secrets.token_hex(4)}"
 
 
 @dataclass(frozen=True)
@@ -38,55 +43,93 @@ class Record:
     unit: str
     direction: Direction
     samples: int = 1
+    exact: bool = False
+    base_url: str = ""  # of a real endpoint
+    model: str = ""
+    time: str = field(default_factory=lambda: time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()))
+    run: str = RUN
     commit: str = field(default_factory=lambda: commit())
     environment: dict[str, str] = field(default_factory=lambda: environment())
 
 
 def records_of(run: Run, baseline: Run | None = None) -> list[Record]:
     """Every metric of a run; with its sync baseline, also the speed-up."""
+    scenario, is_timed = run.scenario, run.seconds is not None
+    seconds = "virtual s" if scenario.is_virtual else "s"
     figures: list[tuple[str, Any, str, Direction]] = [
         ("requests", run.requests, "requests", "lower"),
         ("retries", run.retried, "requests", "lower"),
+        ("refused", run.refused, "requests", "lower"),
         ("cache hits", run.cached + run.coalesced, "samples", "higher"),
+        ("wrong from the cache", run.wrong_from_cache, "samples", "lower"),
         ("peak in flight", run.peak_in_flight, "requests", "equal"),
-        ("score digest", run.digest, "", "equal"),
-        ("makespan", run.seconds, "s", "lower"),
+        ("connections opened", run.connections, "connections", "lower"),
+        ("pause before a retry", run.pause, seconds, "equal"),
+        ("verdict digest", run.digest, "", "equal"),
+        ("completion tokens", run.completion_tokens or None, "tokens", "equal"),
+        ("prefix share", run.prefix_share if scenario.responses > 1 else None, "of the bytes sent", "higher"),
+        ("work of submit", run.submit_bytecodes, "bytecodes", "lower"),
+        ("left behind by a stream", run.left_behind, "bytes/sample", "lower"),
+        ("makespan", run.seconds, seconds, "lower"),
         ("efficiency", run.efficiency, "of the ideal", "higher"),
-        ("caller blocked", run.waited if run.seconds is not None else None, "s", "lower"),
+        ("caller blocked", run.waited if is_timed else None, seconds, "lower"),
     ]
     if baseline is not None and baseline.seconds and run.seconds:
-        figures.append(
-            (
-                f"speed-up over {'batch size 1' if run.scenario.mode == 'self' else 'sync'}",
-                baseline.seconds / run.seconds,
-                "×",
-                "higher",
-            )
-        )
+        over = "batch size 1" if scenario.mode == "self" else "sync"
+        figures.append((f"speed-up over {over}", baseline.seconds / run.seconds, "×", "higher"))
     return [
-        record(run.scenario, metric, value, unit, direction)
+        record(scenario, metric, value, unit, direction, exact=is_exact(scenario, metric))
         for metric, value, unit, direction in figures
         if value is not None
     ]
 
 
+#: Metrics that are exact over sockets too: of every scenario, and of those that begin cold and leave all the time.
+_COUNTED = {"requests", "retries", "refused", "cache hits", "verdict digest", "completion tokens"}
+_COUNTED_ON_THE_WIRE = {"peak in flight", "connections opened"}
+
+
+def is_exact(scenario: Scenario, metric: str) -> bool:
+    """In virtual time everything is; where time is real, what does not depend on it."""
+    if scenario.backend == "real":
+        return False
+    return scenario.is_virtual or metric in _COUNTED or (scenario.is_cold and metric in _COUNTED_ON_THE_WIRE)
+
+
 def record(
-    scenario: Scenario, metric: str, value: float | str, unit: str, direction: Direction, samples: int = 1
+    scenario: Scenario,
+    metric: str,
+    value: float | str,
+    unit: str,
+    direction: Direction,
+    samples: int = 1,
+    *,
+    exact: bool = False,
 ) -> Record:
     s = scenario
-    return Record(s.id, s.version, s.mode, s.n, s.backend, metric, value, unit, direction, samples)
+    return Record(s.id, s.version, s.mode, s.n, s.backend, metric, value, unit, direction, samples, exact)
 
 
 def write(records: Iterable[Record], path: Path) -> None:
-    """Append; a reader sees whole lines only."""
+    """Append, in one piece and at once: whatever becomes of this process, a reader sees whole lines."""
+    lines = b"".join(json.dumps(asdict(each), sort_keys=True, allow_nan=False).encode() + b"\n" for each in records)
     path.parent.mkdir(parents=True, exist_ok=True)
-    lines = "".join(json.dumps(asdict(each), sort_keys=True, allow_nan=False) + "\n" for each in records)
-    with path.open("a", encoding="utf-8") as file:
+    with path.open("a+b", buffering=0) as file:
+        if file.seek(0, os.SEEK_END) and (file.seek(-1, os.SEEK_END), file.read(1))[1] != b"\n":
+            lines = b"\n" + lines  # a writer was killed in its last line: it stays the only one that is lost
         file.write(lines)
 
 
 def read(path: Path) -> list[Record]:
-    return [Record(**json.loads(line)) for line in path.read_text(encoding="utf-8").splitlines()]
+    """Lines from before there was a time or a run have none; one that was cut off is no record."""
+    found = []
+    for line in path.read_text(encoding="utf-8", errors="replace").splitlines():
+        try:
+            fields = json.loads(line)
+        except ValueError:
+            continue
+        found.append(Record(**{"time": "", "run": "", **fields}))
+    return found
 
 
 @functools.cache

@@ -7,20 +7,24 @@ A run is synchronous from outside, whatever the mode does inside, so a coroutine
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import inspect
 import random
-from collections import Counter
+import tempfile
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, NamedTuple, TypeVar
 
 import rewardcore
+from bench.handover import Outcome, hand_over, tallied
+from bench.prefix_blocks import PrefixBlocks
 from bench.scenarios import MODES, Scenario, samples_of
 from bench.virtual import VirtualClock, mount_judge
 from rewardcore import Endpoint, Judge, Sample, Verdict
 from rewardcore.clock import SYSTEM_CLOCK, Clock
 from rewardcore.local.generator import Generator
+from rewardcore.stats import Stats
+from rewardcore.testing import replies
 from rewardcore.testing.latency import LatencyModel, Profile
 from rewardcore.testing.server_process import SimulatedServer, refuse_if_saturated
 
@@ -35,9 +39,23 @@ class UnequalWork(AssertionError):
     """A mode skipped, repeated or rescored something: its time means nothing."""
 
 
+class Counts(NamedTuple):
+    """What the endpoint saw since it was reset; None where it cannot tell."""
+
+    requests: int
+    peak_in_flight: int | None = None
+    refused: int | None = None  # answered with anything but a reply
+    connections: int | None = None  # that were opened
+    pause: float | None = None  # mean seconds from a refusal until the same request came again
+    prefix_share: float | None = None  # of the bytes, those that it had seen at the beginning of others before
+
+
 @dataclass(frozen=True)
 class Run:
-    """One judged batch. `seconds` are the stage's, virtual or real; None where they would mean nothing."""
+    """One judged workload. `seconds` are the stage's, virtual or real; None where they would mean nothing.
+
+    `digest` is over statuses, scores and texts, in order. What comes after it is None where nobody could count it.
+    """
 
     scenario: Scenario
     seconds: float | None
@@ -49,15 +67,51 @@ class Run:
     peak_in_flight: int | None
     statuses: dict[str, int]
     digest: str
+    refused: int | None = None
+    connections: int | None = None
+    pause: float | None = None
+    prefix_share: float | None = None
+    submit_bytecodes: int | None = None  # of rewardcore, in the caller's thread
+    left_behind: int | None = None  # bytes a sample of a stream
+    wrong_from_cache: int | None = None  # verdicts out of a warm cache that are not what the endpoint had said
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+    scores: tuple[float | None, ...] = field(default=(), repr=False)
+    latencies: tuple[float, ...] = field(default=(), repr=False)
 
     @property
     def efficiency(self) -> float | None:
         return self.scenario.ideal / self.seconds if self.seconds and self.scenario.ideal else None
 
+    @classmethod
+    def of(cls, scenario: Scenario, stage: Stage, outcome: Outcome, before: Stats, after: Stats) -> Run:
+        """From what the caller saw, what the judge counted meanwhile, and what the endpoint did, which is believed."""
+        seen = stage.counts() if stage.counts else Counts(after.requests - before.requests)
+        tally = outcome.tally
+        return cls(
+            scenario,
+            outcome.seconds if stage.timed else None,
+            outcome.waited,
+            seen.requests,
+            after.retried - before.retried,
+            after.cached - before.cached,
+            after.coalesced - before.coalesced,
+            seen.peak_in_flight,
+            dict(tally.statuses),
+            tally.digest,
+            *seen[2:],
+            outcome.submit_bytecodes,
+            outcome.left_behind,
+            prompt_tokens=after.prompt_tokens - before.prompt_tokens,
+            completion_tokens=after.completion_tokens - before.completion_tokens,
+            scores=tuple(tally.scores),
+            latencies=tuple(tally.latencies),
+        )
+
 
 @dataclass(frozen=True)
 class Stage:
-    """Where a scenario is run. `counts` is (requests, peak in flight) as the endpoint saw them since `reset`."""
+    """Where a scenario is run. `counts` is what the endpoint saw since `reset`; `forget` lets go of the requests it kept."""
 
     endpoint: Endpoint | Generator
     clock: Clock = SYSTEM_CLOCK
@@ -65,7 +119,8 @@ class Stage:
     timed: bool = True
     options: dict[str, Any] = field(default_factory=dict)
     reset: Callable[[], object] = lambda: None
-    counts: Callable[[], tuple[int, int]] | None = None
+    forget: Callable[[], object] = lambda: None
+    counts: Callable[[], Counts] | None = None
 
 
 @contextlib.contextmanager
@@ -74,13 +129,31 @@ def virtual_stage(profile: Profile, seed: int) -> Iterator[Stage]:
     import respx
 
     with respx.mock(assert_all_called=False) as router:
-        mounted = mount_judge(router, VIRTUAL_CLOCK, LatencyModel(profile, seed), base_url=VIRTUAL_URL)
+        blocks = PrefixBlocks()
+        model = LatencyModel(profile, seed)
+        mounted = mount_judge(router, VIRTUAL_CLOCK, model, base_url=VIRTUAL_URL, witness=blocks.see)
         judge = mounted.judge
+
+        def reset() -> None:
+            mounted.reset()
+            blocks.reset()
+
+        def forget() -> None:
+            router.reset()
+            replies.read.cache_clear()
+            replies.write.cache_clear()
+
+        def counts() -> Counts:
+            pause = round(sum(mounted.pauses) / len(mounted.pauses), 9) if mounted.pauses else None
+            refused = judge.requests - judge.statuses[200]
+            return Counts(judge.requests, judge.peak_in_flight, refused, pause=pause, prefix_share=blocks.share)
+
         yield Stage(
             Endpoint(VIRTUAL_URL, model="judge"),
             VIRTUAL_CLOCK,  # type: ignore[arg-type]  # a Clock by its methods
-            reset=mounted.reset,
-            counts=lambda: (judge.requests, judge.peak_in_flight),
+            reset=reset,
+            forget=forget,
+            counts=counts,
         )
 
 
@@ -103,9 +176,10 @@ def loopback_stage(profile: Profile, seed: int) -> Iterator[Stage]:
     """Real sockets and real time, to the simulated server in its own process; refused if that was the bottleneck."""
     with SimulatedServer(profile, seed=seed) as server:
 
-        def counts() -> tuple[int, int]:
+        def counts() -> Counts:
             stats = server.stats()
-            return stats.requests, stats.peak_in_flight
+            refused = stats.requests - stats.statuses.get("200", 0)
+            return Counts(stats.requests, stats.peak_in_flight, refused, stats.connections_opened)
 
         before = server.stats()
         yield Stage(Endpoint(server.base_url, model="judge"), warm_up=True, reset=server.reset, counts=counts)
@@ -140,52 +214,52 @@ def open_scenario(scenario: Scenario, stage: Stage) -> Judge:
     else:
         limits = {"max_concurrent": scenario.max_concurrent, "deadline": DEADLINE}
         options = {**options, **limits, "cache": scenario.cache, "clock": stage.clock}
-    opened: Judge = rewardcore.open_judge(mode, stage.endpoint, **options, **stage.options)  # type: ignore[call-overload]
+    opened: Judge = rewardcore.open_judge(mode, stage.endpoint, **{**options, **stage.options})  # type: ignore[call-overload]
     return opened
 
 
 def run(scenario: Scenario, stage: Stage) -> Run:
     samples = samples_of(scenario)
     random.seed(scenario.seed)  # the jitter of the retry layer
+    if scenario.is_warm:
+        return _run_warm(scenario, stage, samples)
     with open_scenario(scenario, stage) as judge:
-        if stage.warm_up:  # start-up and first connections have a benchmark of their own
+        if stage.warm_up and not scenario.is_cold:  # start-up and first connections have a benchmark of their own
             judge.judge([Sample("warm-up", str(place)) for place in range(scenario.places)])
         stage.reset()
-        before = judge.stats
-        verdicts, seconds, waited = _judge(judge, samples, scenario.compute, stage.clock)
-        after = judge.stats
-    sent = after.requests - before.requests
-    requests, peak = stage.counts() if stage.counts else (sent, None)
-    return Run(
-        scenario,
-        seconds if stage.timed else None,
-        waited,
-        requests,
-        after.retried - before.retried,
-        after.cached - before.cached,
-        after.coalesced - before.coalesced,
-        peak,
-        dict(Counter(verdict.status for verdict in verdicts)),
-        digest_of(verdicts),
-    )
+        return measure(judge, scenario, stage, samples)
 
 
-def _judge(judge: Judge, samples: list[Sample], compute: float, clock: Clock) -> tuple[list[Verdict], float, float]:
-    """(verdicts, makespan, how long the caller was blocked), on the stage's clock."""
-    started = clock.now()
-    with clock.hold() if isinstance(clock, VirtualClock) else contextlib.nullcontext():
-        pending = judge.submit(samples)
-        if compute:
-            clock.sleep(compute)
-    verdicts = pending.result()
-    # To the nanosecond, which is what the virtual clock counts in: a difference of floats depends on when it began.
-    return verdicts, round(clock.now() - started, 9), round(pending.waited, 9)
+def measure(judge: Judge, scenario: Scenario, stage: Stage, samples: list[Sample]) -> Run:
+    """By a judge that is open, on a stage that is reset."""
+    before = judge.stats
+    outcome = hand_over(judge, samples, scenario.calls, scenario.compute, stage.clock, stage.forget)
+    return Run.of(scenario, stage, outcome, before, judge.stats)
 
 
-def digest_of(verdicts: list[Verdict]) -> str:
-    """Over statuses and scores, in order: what every mode must agree on."""
-    listing = "\n".join(f"{verdict.status} {verdict.score!r}" for verdict in verdicts)
-    return hashlib.sha256(listing.encode()).hexdigest()[:16]
+def _run_warm(scenario: Scenario, stage: Stage, samples: list[Sample]) -> Run:
+    """Twice, the second time out of the cache; out of a file, by another judge than the one that has filled it."""
+    with contextlib.ExitStack() as stack:
+        if scenario.in_file:
+            directory = stack.enter_context(tempfile.TemporaryDirectory())
+            stage = replace(stage, options={**stage.options, "cache": Path(directory) / "judge.sqlite"})
+        with open_scenario(scenario, stage) as judge:
+            stage.reset()
+            cold = judge.judge(samples)
+            if not scenario.in_file:
+                return _measure_warm(judge, scenario, stage, samples, cold)
+        with open_scenario(scenario, stage) as judge:
+            return _measure_warm(judge, scenario, stage, samples, cold)
+
+
+def _measure_warm(judge: Judge, scenario: Scenario, stage: Stage, samples: list[Sample], cold: list[Verdict]) -> Run:
+    stage.reset()
+    before = judge.stats
+    warm = judge.judge(samples)
+    stated = [(verdict.status, verdict.score, verdict.text) for verdict in cold]
+    wrong = sum(now != (verdict.status, verdict.score, verdict.text) for now, verdict in zip(stated, warm, strict=True))
+    outcome = Outcome(0.0, 0.0, tallied(warm))
+    return replace(Run.of(scenario, stage, outcome, before, judge.stats), seconds=None, wrong_from_cache=wrong)
 
 
 def check_equal_work(runs: list[Run]) -> None:

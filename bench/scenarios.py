@@ -1,10 +1,12 @@
 """The only definition of what is measured: a registry of frozen scenarios. Runners run them; none has its own workload.
 
-`GRID` is every mode at every size on every backend; `CLAIMS` are the settings of the documents this project started
-from, with their figures beside the ideal; `SWEEP` is one endpoint under rising concurrency, `STEPS` are a trainer's
-steps in the shapes of TRL and verl, `PROFILES` are endpoints of every temper, five batches each, `REJECTIONS` are runs
-of rejection sampling, `PREFIXES` are groups of responses as each rubric shows them. A scenario that comes to mean
-something else gets another `version`: histories compare only what is the same.
+`GRID` is every mode at every size on every backend; `WIRE` is what reaches a socket, counted by the server, and `GUARDS`
+are the same in virtual time under refusals, storms and uneven latency, in other calls and out of a warm cache; `CLAIMS`
+are the settings of the documents this project started from, with their figures beside the ideal; `SWEEP` is one
+endpoint under rising concurrency, `STEPS` are a trainer's steps in the shapes of TRL and verl, `PROFILES` are endpoints
+of every temper, five batches each, `REJECTIONS` are runs of rejection sampling, `PREFIXES` are groups of responses as
+each rubric shows them. A scenario that comes to mean something else gets another `version`: histories compare only what
+is the same.
 """
 
 from __future__ import annotations
@@ -14,13 +16,18 @@ import random
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
+from bench.ideal import list_schedule
 from bench.profiles import endpoints
 from rewardcore import Sample, rubrics
-from rewardcore.testing.latency import Profile
+from rewardcore.testing.latency import LatencyModel, Profile
+from rewardcore.testing.replies import describe
 
 SIZES = (16, 32, 100, 1024)
+FAMILIES = ("wire", "refused", "uneven", "calls", "warm", "sweep", "step", "profile", "reject", "prefix")
 BATCH_SIZES = (1, 2, 4, 8, 16)
 Backend = Literal["respx", "loopback", "real", "torch", "engine", "rubric"]
+#: How a caller hands its samples over: all in one call, each in a call of its own, or as a stream.
+Calls = Literal["batch", "single", "stream"]
 
 #: mode → (rewardcore's mode, its options). Each backend can carry some of them.
 MODES: dict[str, tuple[str, dict[str, Any]]] = {
@@ -28,12 +35,13 @@ MODES: dict[str, tuple[str, dict[str, Any]]] = {
     "process": ("process", {"workers": 4}),
     "asyncio": ("asyncio", {}),
     "asyncio-httpx": ("asyncio", {"transport": "httpx"}),
+    "asyncio-child": ("asyncio", {"background": "process"}),
     "self": ("self", {}),
 }
 #: respx does not see aiohttp, so the asyncio mode is driven over httpx there.
 BACKEND_MODES: dict[Backend, tuple[str, ...]] = {
     "respx": ("sync", "process", "asyncio-httpx"),
-    "loopback": ("sync", "process", "asyncio", "asyncio-httpx"),
+    "loopback": ("sync", "process", "asyncio", "asyncio-httpx", "asyncio-child"),
     "real": ("sync", "process", "asyncio"),
 }
 #: Full size in virtual time; scaled down a hundredfold where time is real.
@@ -61,21 +69,29 @@ class Scenario:
     responses: int = 1  # to each prompt
     seed: int = 2026
     version: int = 1
+    calls: Calls = "batch"
+    is_cold: bool = False  # over sockets: without a warm-up, so that every connection is counted
+    is_warm: bool = False  # judged once before, so that the cache has every reply
+    in_file: bool = False  # that cache is a file, which another judge has written
 
     @property
     def group(self) -> str:
-        """What stands side by side: the modes of one size. Mocked workers share no clock, so they stand apart."""
-        if "/" not in self.id:
-            return (
-                self.id.split("-")[0]
-                if self.id.startswith(("sweep", "step", "profile", "reject", "prefix"))
-                else "source documents"
-            )
-        return f"{self.backend} n={self.n}"
+        """What stands side by side: the modes of one size, or a family of scenarios."""
+        if "/" in self.id:
+            return f"{self.backend} n={self.n}"
+        family = self.id.split("-")[0]
+        return family if family in FAMILIES else "source documents"
+
+    @property
+    def is_virtual(self) -> bool:
+        """Whether its seconds are virtual ones; those of worker processes, which share no clock, are none at all."""
+        return self.backend == "respx"
 
     @property
     def requests(self) -> int:
         """How many an honest run sends: one for each distinct sample; in the self mode, one for each full batch."""
+        if self.is_warm:
+            return 0
         if self.mode == "self":
             return math.ceil(self.n / self.batch_size)
         return self.n if self.distinct is None else self.distinct
@@ -91,25 +107,35 @@ class Scenario:
 
     @property
     def ideal(self) -> float | None:
-        """The makespan of a perfect scheduler under constant latency: whole waves; None where none is known."""
-        if self.backend not in ("respx", "loopback"):
+        """The makespan of a perfect scheduler that knows of no refusal; None where none is known.
+
+        Whole waves under constant latency; else list scheduling: whoever is free takes the next sample in order.
+        """
+        if self.backend not in ("respx", "loopback") or self.is_warm:
             return None
+        if self.profile.spread or self.profile.straggler_fraction:
+            return list_schedule(_seconds_of(self), self.places)
         return math.ceil(self.requests / self.places) * self.profile.latency
 
 
 @dataclass(frozen=True)
 class Claim:
-    """A figure from the source documents: how much faster `after` is than `before`, there and ideally."""
+    """A figure from the source documents: how much faster `after` is than `before`, as they say and ideally."""
 
     id: str
     before: str
     after: str
-    there: str
+    claimed: str
     ideal: float
 
 
 def samples_of(scenario: Scenario) -> list[Sample]:
-    """Seeded samples of varied length; with `distinct`, the first ones come again, shuffled among the rest."""
+    """Seeded samples of varied length; with `distinct`, the first ones come again, shuffled among the rest.
+
+    With several `responses` to a prompt, the groups one after the other, as a step of training gives them.
+    """
+    if scenario.responses > 1:
+        return [sample for group in groups_of(scenario) for sample in group]
     draw = random.Random(scenario.seed)
     distinct = [
         Sample(
@@ -133,6 +159,13 @@ def groups_of(scenario: Scenario, most_words: int = 400) -> list[list[Sample]]:
         responses = (_text(draw, most_words // 10, most_words // 2) for _ in range(scenario.responses))
         groups.append([Sample(prompt, response, ground_truth=str(index)) for response in responses])
     return groups
+
+
+def _seconds_of(scenario: Scenario) -> list[float]:
+    """What the simulated judge draws for each sample, in their order."""
+    model = LatencyModel(scenario.profile, scenario.seed)
+    digests = (describe("", rubrics.QUALITY.messages(sample)).digest for sample in samples_of(scenario))
+    return [model.decide(digest, 1, 0.0).seconds for digest in digests]
 
 
 def _text(draw: random.Random, low: int, high: int) -> str:
@@ -172,6 +205,35 @@ SOURCES = [
 SWEEP = [
     Scenario(f"sweep-{limit}", 1024, "asyncio-httpx", "respx", profile=_CROWDED, max_concurrent=limit)
     for limit in (1, 10, 20, 60, 80, 128, "auto")
+]
+
+#: What reaches the socket, in every transport and mode: a second a reply, so that on any machine all places are taken
+#: before the first reply, and two waves, so that a connection that is not kept shows.
+WIRE = [
+    Scenario(f"wire-{mode}", n, mode, "loopback", profile=Profile(latency=1.0), is_cold=True)
+    for mode, n in {"sync": 3, "process": 8, "asyncio": 120, "asyncio-httpx": 120, "asyncio-child": 120}.items()
+]
+
+_STORM = Profile(latency=2.0, outage_start=5.0, outage_seconds=10.0, error_status=500)
+_GUARD = Scenario("guard", 256, "asyncio-httpx", "respx")
+_WARM = replace(_GUARD, n=4096, profile=Profile(), cache=True, is_warm=True)
+GUARDS = [
+    replace(_GUARD, id="refused-rate", profile=Profile(latency=2.0, rate_limit=20.0, retry_after=3.0)),
+    replace(_GUARD, id="refused-crowd", profile=Profile(latency=2.0, concurrency_limit=40, retry_after=3.0)),
+    replace(_GUARD, id="refused-storm", n=512, profile=_STORM),
+    replace(_GUARD, id="refused-flaky", profile=Profile(latency=2.0, error_fraction=0.1, error_status=500)),
+    replace(_GUARD, id="uneven-lognormal", n=1024, profile=Profile(latency=2.0, spread=0.5)),
+    replace(
+        _GUARD,
+        id="uneven-stragglers",
+        n=1024,
+        profile=Profile(latency=2.0, spread=0.2, straggler_fraction=0.05, straggler_factor=5.0),
+    ),
+    replace(_GUARD, id="calls-single", calls="single"),
+    replace(_GUARD, id="calls-groups", responses=8),
+    replace(_GUARD, id="calls-stream", n=1024, calls="stream", max_concurrent=1),
+    replace(_WARM, id="warm-memory"),
+    replace(_WARM, id="warm-file", in_file=True),
 ]
 
 #: One step of a trainer: 256 trajectories, judged while or before it computes log-probabilities (6 s) and, with a
@@ -229,16 +291,18 @@ SELF = [
 ]
 REGISTRY: dict[str, Scenario] = {
     scenario.id: scenario
-    for scenario in [
-        *GRID,
-        *SELF,
-        *SOURCES,
-        *SWEEP,
-        *STEPS,
-        TRL_STEPS,
-        VERL_MANAGERS,
-        *PROFILES,
-        *REJECTIONS,
-        *PREFIXES,
-    ]
+    for family in (
+        GRID,
+        WIRE,
+        GUARDS,
+        SELF,
+        SOURCES,
+        SWEEP,
+        STEPS,
+        [TRL_STEPS, VERL_MANAGERS],
+        PROFILES,
+        REJECTIONS,
+        PREFIXES,
+    )
+    for scenario in family
 }

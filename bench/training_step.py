@@ -10,13 +10,14 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections import Counter
 from dataclasses import dataclass
 
-from bench.runner import Run, Stage, check_equal_work, digest_of, open_scenario, run, stage_for
+from bench.handover import Outcome, tallied
+from bench.runner import Run, Stage, check_equal_work, open_scenario, run, stage_for
 from bench.scenarios import GENERATION, GENERATION_SPREAD, STEPS, Scenario, samples_of
 from bench.virtual import VirtualClock
 from rewardcore import AsyncioJudge, Verdict
+from rewardcore.stats import Stats
 
 
 @dataclass(frozen=True)
@@ -72,21 +73,8 @@ def _run_loop(scenario: Scenario, stage: Stage) -> Run:
         started = clock.now()
         verdicts = clock.run(step())
         seconds = round(clock.now() - started, 9)
-        stats = judge.stats
-    assert stage.counts is not None
-    requests, peak = stage.counts()
-    return Run(
-        scenario,
-        seconds,
-        round(seconds - max(times), 9),
-        requests,
-        stats.retried,
-        stats.cached,
-        stats.coalesced,
-        peak,
-        dict(Counter(verdict.status for verdict in verdicts)),
-        digest_of(verdicts),
-    )
+        outcome = Outcome(seconds, round(seconds - max(times), 9), tallied(verdicts))
+        return Run.of(scenario, stage, outcome, Stats(), judge.stats)
 
 
 def lines_of(runs: dict[str, Run]) -> list[str]:

@@ -121,7 +121,8 @@ class VirtualClock:
         """With the lock held: not busy for so long (None: until woken). True when that time has come."""
         self._busy.discard(party)
         if seconds is not None:
-            self._waiting[party] = self._nanoseconds + round(seconds * NANOSECONDS), wake
+            # At least one: whoever waits for less would be asked again at the same instant, for ever.
+            self._waiting[party] = self._nanoseconds + (round(seconds * NANOSECONDS) or seconds > 0), wake
         self._advance(party)
         return seconds is not None and party not in self._waiting
 
@@ -264,19 +265,35 @@ class VirtualLoop(asyncio.SelectorEventLoop):
 
 
 class MountedJudge:
-    """A simulated judge behind respx. `last_reply` is the virtual time at which it last answered."""
+    """A simulated judge behind respx. `last_reply` is the virtual time at which it last answered.
 
-    def __init__(self, router: respx.MockRouter, clock: VirtualClock, judge: SimulatedJudge) -> None:
+    `pauses` are how long after a refusal, or a failure, the same request came again; `witness` sees every body.
+    """
+
+    def __init__(
+        self,
+        router: respx.MockRouter,
+        clock: VirtualClock,
+        judge: SimulatedJudge,
+        witness: Callable[[bytes], object] | None = None,
+    ) -> None:
         self.router = router
         self.clock = clock
         self.judge = judge
+        self.witness = witness
         self.last_reply = 0.0
         self._lock = threading.Lock()
+        self._forget()
 
     def reset(self) -> None:
         """Between rounds: forget counts and draws, and the calls, every one of which respx keeps."""
         self.judge.reset()
         self.router.reset()
+        self._forget()
+
+    def _forget(self) -> None:
+        self.pauses: list[float] = []
+        self._refused_at: dict[bytes, float] = {}
 
     def answer(self, request: httpx.Request) -> httpx.Response | Coroutine[Any, Any, httpx.Response]:
         """The side effect. respx does not say which client asks: inside a running loop it is an async one."""
@@ -305,8 +322,16 @@ class MountedJudge:
         return self._respond(request, answer)
 
     def _arrive(self, request: httpx.Request) -> Answer:
+        body, now = request.content, self.clock.now()
         with self._lock:
-            return self.judge.arrive(request.content, self.clock.now())
+            if self.witness is not None:
+                self.witness(body)
+            if body in self._refused_at:
+                self.pauses.append(now - self._refused_at.pop(body))
+            answer = self.judge.arrive(body, now)
+            if answer.status != 200:
+                self._refused_at[body] = now + answer.seconds
+            return answer
 
     def _leave(self) -> None:
         with self._lock:
@@ -327,11 +352,12 @@ def mount_judge(
     *,
     base_url: str = "http://judge.test/v1",
     model: str | None = None,
+    witness: Callable[[bytes], object] | None = None,
 ) -> MountedJudge:
     """Answer POST {base_url}/chat/completions on this clock, for sync and async httpx clients alike.
 
     Open the router with `respx.mock(assert_all_called=False)`: after `reset` it has no calls to show.
     """
-    mounted = MountedJudge(router, clock, SimulatedJudge(latency, model))
+    mounted = MountedJudge(router, clock, SimulatedJudge(latency, model), witness)
     router.post(f"{base_url}/chat/completions").mock(side_effect=mounted.answer)
     return mounted

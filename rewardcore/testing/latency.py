@@ -50,6 +50,8 @@ class Profile:
     error_status: int = option(503, int, "status of these server errors")
     storm_start: int = option(0, int, "first request of a storm of server errors, counted from 0")
     storm_length: int = option(0, int, "number of requests in the storm")
+    outage_start: float = option(0.0, float, "seconds after the first request until an outage of server errors")
+    outage_seconds: float = option(0.0, float, "how long the outage lasts")
     straggler_fraction: float = option(0.0, float, "fraction of replies that are slowed down")
     straggler_factor: float = option(10.0, float, "how many times slower these are")
 
@@ -118,6 +120,7 @@ class LatencyModel:
 
     def reset(self) -> None:
         self._arrivals = 0
+        self._began: float | None = None
         self._attempts: dict[bytes, int] = {}
         self._allowance, self._refilled = self._burst, -math.inf
 
@@ -126,6 +129,8 @@ class LatencyModel:
         p = self.profile
         arrival, self._arrivals = self._arrivals, self._arrivals + 1
         headers: tuple[tuple[str, str], ...] = ()
+        if self._began is None:
+            self._began = now
         if p.rate_limit is not None:
             self._allowance = min(self._burst, self._allowance + (now - self._refilled) * p.rate_limit)
             self._refilled = now
@@ -136,7 +141,8 @@ class LatencyModel:
                 return Decision(429, 0.0, (*headers, ("retry-after", f"{p.retry_after:g}")))
         if p.concurrency_limit is not None and in_flight > p.concurrency_limit:
             return Decision(429, 0.0, (*headers, ("retry-after", f"{p.retry_after:g}")))
-        if p.storm_start <= arrival < p.storm_start + p.storm_length:
+        is_out = p.outage_start <= now - self._began < p.outage_start + p.outage_seconds
+        if is_out or p.storm_start <= arrival < p.storm_start + p.storm_length:
             return Decision(p.error_status, 0.0, headers)
         if not self._is_random:
             return Decision(200, self._seconds(0.0, in_flight), headers)

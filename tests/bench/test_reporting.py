@@ -79,7 +79,7 @@ def test_a_session_writes_records_and_ends_with_the_summary(tmp_path):
     assert done.returncode == 0, done.stdout
     assert "16.0×" in done.stdout[done.stdout.index("── respx n=16") :]
     metrics = {json.loads(line)["metric"] for line in path.read_text().splitlines()}
-    assert {"makespan", "requests", "score digest", "speed-up over sync", "peak in flight"} <= metrics
+    assert {"makespan", "requests", "verdict digest", "speed-up over sync", "peak in flight"} <= metrics
 
 
 def test_base_url_without_model_names_both_flags():

@@ -7,6 +7,7 @@ from unittest.mock import patch
 import pytest
 
 from bench import training_step
+from bench.handover import Tally
 from bench.runner import UnequalWork
 from bench.scenarios import LOG_PROBABILITIES, STEPS, VALUES
 
@@ -42,5 +43,5 @@ def test_trajectories_that_are_judged_only_when_all_are_there_are_seen(waits):
 
 
 def test_a_step_that_judged_nothing_is_refused():
-    with patch.object(training_step, "digest_of", lambda verdicts: "other"), pytest.raises(UnequalWork):
+    with patch.object(training_step, "tallied", lambda verdicts: Tally()), pytest.raises(UnequalWork):
         training_step.measure()

@@ -175,7 +175,7 @@ def test_one_by_one_the_makespan_is_the_sum_of_the_models_latencies() -> None:
         (lambda: asyncio.wait_for(asyncio.sleep(1), 1.5), 1.0),
         (lambda: asyncio.sleep(86_400 * 3), 86_400 * 3.0),  # beyond the longest wait of a selector
         (lambda: asyncio.sleep(0), 0.0),
-        (lambda: asyncio.sleep(1e-12), 0.0),  # less than a tick
+        (lambda: asyncio.sleep(1e-12), 1e-9),  # less than a tick takes one
     ],
 )
 def test_timeouts_and_sleeps_end_when_they_say(waiting: Callable[[], Any], ends: float) -> None:
@@ -187,6 +187,20 @@ def test_timeouts_and_sleeps_end_when_they_say(waiting: Callable[[], Any], ends:
 
     clock.run(wait())
     assert clock.now() == ends
+
+
+def test_whoever_waits_for_less_than_a_tick_again_and_again_gets_there() -> None:
+    """As the engine does when a retry is due a fraction of a nanosecond from now."""
+    clock, due, turns = VirtualClock(), 3e-10, []
+
+    async def wait_until_due() -> None:
+        while clock.now() < due:
+            turns.append(clock.now())
+            assert len(turns) < 100, "time stands still"
+            await asyncio.sleep(due - clock.now())
+
+    clock.run(wait_until_due())
+    assert len(turns) == 1
 
 
 def test_timers_fire_in_order_at_their_own_instants() -> None:
