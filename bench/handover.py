@@ -1,6 +1,6 @@
 """How a caller hands its samples over and collects the verdicts: in one call, each in its own, or as a stream.
 
-What is told of it is on the stage's clock, virtual or real. In virtual time it is exact, and so are the two figures that
+Seconds are those of the stage's clock, virtual or real. In virtual time they are exact, and so are two figures that
 time does not show there: what `submit` does in the caller's own thread, counted in bytecodes of rewardcore, and what a
 stream leaves behind, in bytes that rewardcore has allocated and not let go of.
 """
@@ -74,7 +74,7 @@ class Outcome:
 def hand_over(
     judge: Judge, samples: list[Sample], calls: Calls, compute: float, clock: Clock, forget: Callable[[], object]
 ) -> Outcome:
-    """`compute` is what the caller does between submit and result; `forget` makes the endpoint let go of what it saw."""
+    """`compute` is what the caller does between submit and result; `forget` empties the endpoint's memory."""
     if calls == "single":
         return _each_in_a_call(judge, samples, clock)
     if calls == "stream":

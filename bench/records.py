@@ -65,6 +65,7 @@ def records_of(run: Run, baseline: Run | None = None) -> list[Record]:
         ("peak in flight", run.peak_in_flight, "requests", "equal"),
         ("connections opened", run.connections, "connections", "lower"),
         ("pause before a retry", run.pause, seconds, "equal"),
+        ("asked before Retry-After", run.too_soon, "requests", "lower"),
         ("verdict digest", run.digest, "", "equal"),
         ("completion tokens", run.completion_tokens or None, "tokens", "equal"),
         ("prefix share", run.prefix_share if scenario.responses > 1 else None, "of the bytes sent", "higher"),

@@ -47,6 +47,7 @@ class Counts(NamedTuple):
     refused: int | None = None  # answered with anything but a reply
     connections: int | None = None  # that were opened
     pause: float | None = None  # mean seconds from a refusal until the same request came again
+    too_soon: int | None = None  # that came again before the time that Retry-After had asked for
     prefix_share: float | None = None  # of the bytes, those that it had seen at the beginning of others before
 
 
@@ -70,6 +71,7 @@ class Run:
     refused: int | None = None
     connections: int | None = None
     pause: float | None = None
+    too_soon: int | None = None
     prefix_share: float | None = None
     submit_bytecodes: int | None = None  # of rewardcore, in the caller's thread
     left_behind: int | None = None  # bytes a sample of a stream
@@ -111,7 +113,7 @@ class Run:
 
 @dataclass(frozen=True)
 class Stage:
-    """Where a scenario is run. `counts` is what the endpoint saw since `reset`; `forget` lets go of the requests it kept."""
+    """Where a scenario is run. `counts` is what the endpoint saw since `reset`; `forget` lets go of what it kept."""
 
     endpoint: Endpoint | Generator
     clock: Clock = SYSTEM_CLOCK
@@ -146,7 +148,7 @@ def virtual_stage(profile: Profile, seed: int) -> Iterator[Stage]:
         def counts() -> Counts:
             pause = round(sum(mounted.pauses) / len(mounted.pauses), 9) if mounted.pauses else None
             refused = judge.requests - judge.statuses[200]
-            return Counts(judge.requests, judge.peak_in_flight, refused, pause=pause, prefix_share=blocks.share)
+            return Counts(judge.requests, judge.peak_in_flight, refused, None, pause, mounted.too_soon, blocks.share)
 
         yield Stage(
             Endpoint(VIRTUAL_URL, model="judge"),

@@ -1,12 +1,11 @@
 """The only definition of what is measured: a registry of frozen scenarios. Runners run them; none has its own workload.
 
-`GRID` is every mode at every size on every backend; `WIRE` is what reaches a socket, counted by the server, and `GUARDS`
-are the same in virtual time under refusals, storms and uneven latency, in other calls and out of a warm cache; `CLAIMS`
-are the settings of the documents this project started from, with their figures beside the ideal; `SWEEP` is one
-endpoint under rising concurrency, `STEPS` are a trainer's steps in the shapes of TRL and verl, `PROFILES` are endpoints
-of every temper, five batches each, `REJECTIONS` are runs of rejection sampling, `PREFIXES` are groups of responses as
-each rubric shows them. A scenario that comes to mean something else gets another `version`: histories compare only what
-is the same.
+`GRID` is every mode at every size on every backend; `WIRE` is what reaches a socket, as the server counts it; `GUARDS`
+are refusals, storms and uneven latency, other calls and warm caches, in virtual time; `CLAIMS` are the settings of the
+documents this project started from, with their figures beside the ideal; `SWEEP` is one endpoint under rising
+concurrency, `STEPS` are a trainer's steps in the shapes of TRL and verl, `PROFILES` are endpoints of every temper, five
+batches each, `REJECTIONS` are runs of rejection sampling, `PREFIXES` are groups of responses as each rubric shows them.
+A scenario that comes to mean something else gets another `version`: histories compare only what is the same.
 """
 
 from __future__ import annotations
@@ -213,6 +212,7 @@ WIRE = [
     Scenario(f"wire-{mode}", n, mode, "loopback", profile=Profile(latency=1.0), is_cold=True)
     for mode, n in {"sync": 3, "process": 8, "asyncio": 120, "asyncio-httpx": 120, "asyncio-child": 120}.items()
 ]
+WIRE.append(replace(WIRE[2], id="wire-few", n=8, max_concurrent=4))
 
 _STORM = Profile(latency=2.0, outage_start=5.0, outage_seconds=10.0, error_status=500)
 _GUARD = Scenario("guard", 256, "asyncio-httpx", "respx")

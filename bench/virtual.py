@@ -267,7 +267,8 @@ class VirtualLoop(asyncio.SelectorEventLoop):
 class MountedJudge:
     """A simulated judge behind respx. `last_reply` is the virtual time at which it last answered.
 
-    `pauses` are how long after a refusal, or a failure, the same request came again; `witness` sees every body.
+    `pauses` are how long after a refusal, or a failure, the same request came again, and `too_soon` how many of them
+    came before the time that Retry-After had asked for; `witness` sees every body.
     """
 
     def __init__(
@@ -293,7 +294,8 @@ class MountedJudge:
 
     def _forget(self) -> None:
         self.pauses: list[float] = []
-        self._refused_at: dict[bytes, float] = {}
+        self.too_soon = 0
+        self._refused_at: dict[bytes, tuple[float, float]] = {}  # body → when, and how long it was to wait
 
     def answer(self, request: httpx.Request) -> httpx.Response | Coroutine[Any, Any, httpx.Response]:
         """The side effect. respx does not say which client asks: inside a running loop it is an async one."""
@@ -327,10 +329,12 @@ class MountedJudge:
             if self.witness is not None:
                 self.witness(body)
             if body in self._refused_at:
-                self.pauses.append(now - self._refused_at.pop(body))
+                refused_at, asked = self._refused_at.pop(body)
+                self.pauses.append(now - refused_at)
+                self.too_soon += now < refused_at + asked
             answer = self.judge.arrive(body, now)
             if answer.status != 200:
-                self._refused_at[body] = now + answer.seconds
+                self._refused_at[body] = now + answer.seconds, float(dict(answer.headers).get("retry-after", 0.0))
             return answer
 
     def _leave(self) -> None:
