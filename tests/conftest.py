@@ -1,15 +1,42 @@
-"""For all tests: the fixture `judge_server`, and the tiny judge model where the environment has torch."""
+"""For all tests: the fixture `judge_server`, the tiny judge model where there is torch, and a guard against hanging.
 
+The guard is for tests alone, and not in pyproject.toml: a benchmark may take as long as its endpoint does.
+"""
+
+import faulthandler
 import logging
-from collections.abc import Iterator
+import os
+import sys
+from collections.abc import Generator, Iterator
 from pathlib import Path
 
 import pytest
+
+#: Seconds until a test that hangs shows where, in every thread, and ends the whole run.
+GUARD_SECONDS = float(os.environ.get("REWARDCORE_TEST_GUARD_SECONDS", "300"))
+HERE = Path(__file__).parent
+_stderr = pytest.StashKey[int]()
 
 
 def pytest_configure(config: pytest.Config) -> None:
     """A clone that is not installed, but on the path, has no entry point that would load the fixture."""
     config.pluginmanager.import_plugin("pytest_rewardcore")
+    config.stash[_stderr] = os.dup(sys.__stderr__.fileno())  # before pytest captures it
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    os.close(config.stash[_stderr])
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, bool, bool]:
+    if not item.path.is_relative_to(HERE):
+        return (yield)
+    faulthandler.dump_traceback_later(GUARD_SECONDS, exit=True, file=item.config.stash[_stderr])
+    try:
+        return (yield)
+    finally:
+        faulthandler.cancel_dump_traceback_later()
 
 
 @pytest.fixture(autouse=True)
