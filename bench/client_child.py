@@ -1,12 +1,13 @@
-"""One client in a process of its own: `python -m bench.client_child CLIENT BASE_URL`, a round for each line on stdin.
+"""One client in a process of its own, told on stdin what to do: `python -m bench.client_child CLIENT BASE_URL SAMPLES`.
 
-A round asks for every body and prints CPU seconds per sample and a digest of the texts. So every client has a heap
-and an event loop to itself, and what one leaves running (litellm has a task that never ends) disturbs no other.
+`warm up` asks a few; `measure` asks all, and prints CPU seconds per sample and a digest of the texts. So every client
+has a heap and an event loop to itself, and what one leaves running (litellm's task never ends) disturbs no other.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import hashlib
 import json
 import os
@@ -23,28 +24,41 @@ from rewardcore.clock import SYSTEM_CLOCK
 from rewardcore.http.request import RequestBuilder
 from rewardcore.rubrics import QUALITY
 
+#: Samples → their texts.
+Work = Callable[[list[Sample]], list[str]]
 
-def judging(endpoint: Endpoint, samples: list[Sample]) -> Callable[[], list[str]]:
+
+def judging(endpoint: Endpoint) -> Work:
     judge = rewardcore.open_judge("asyncio", endpoint, max_concurrent=CONCURRENCY, cache=None)
-    return lambda: [verdict.text for verdict in judge.judge(samples)]
+    return lambda samples: [verdict.text for verdict in judge.judge(samples)]
 
 
-def asking(client: str, endpoint: Endpoint, samples: list[Sample]) -> Callable[[], list[str]]:
-    """The same bodies, built beforehand, on the kind of loop that ours runs on."""
+def asking(client: str, endpoint: Endpoint, samples: list[Sample]) -> Work:
+    """The same bodies, built beforehand, on the kind of loop that ours runs on; opened once, and never closed."""
     build = RequestBuilder(endpoint, QUALITY).build
     bodies, loop = [build(sample).body for sample in samples], SYSTEM_CLOCK.new_event_loop()
     asyncio.set_event_loop(loop)
-    return lambda: loop.run_until_complete(PEERS[client](endpoint, bodies, CONCURRENCY))
+    open_for_good = contextlib.AsyncExitStack()
+    ask = loop.run_until_complete(open_for_good.enter_async_context(PEERS[client].open(endpoint)))
+
+    def ask_first(samples: list[Sample], _: object = open_for_good) -> list[str]:  # held, or it would be closed
+        return loop.run_until_complete(ask(bodies[: len(samples)], CONCURRENCY))
+
+    return ask_first
 
 
 def main(client: str, base_url: str, count: int) -> None:
     endpoint, samples = Endpoint(base_url, model="judge"), samples_of(SCENARIO)[:count]
-    work = judging(endpoint, samples) if client == OURS else asking(client, endpoint, samples)
-    work()  # imports and first connections
+    work = judging(endpoint) if client == OURS else asking(client, endpoint, samples)
+    work(samples)  # imports
     print("ready", flush=True)
-    for _ in sys.stdin:
+    for line in sys.stdin:
+        if line.strip() == "warm up":
+            work(samples[: 2 * CONCURRENCY])
+            print("warm", flush=True)
+            continue
         before = time.process_time()
-        texts = work()
+        texts = work(samples)
         cpu = (time.process_time() - before) / count
         digest = hashlib.sha256("\n".join(texts).encode()).hexdigest()
         print(json.dumps({"cpu": cpu, "digest": digest}), flush=True)

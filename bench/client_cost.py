@@ -1,8 +1,9 @@
 """What judging costs the client: CPU per judged sample at saturation, ours and the peers', in alternating rounds.
 
 No latency and 60 at once, cache off, so that the client never waits. CPU time, not wall time, since the machine is
-shared; and ratios within a round, since even CPU time moves with the neighbours' load. Each client runs in a
-process of its own (bench.client_child), and all must get the same texts.
+shared; and ratios within a round, since even CPU time moves with the neighbours' load. Each client runs in a process of
+its own (bench.client_child), is opened once, asked the same in every round, and must get the same texts. Some clients
+hang up after a few idle seconds, which the others' turns take, so each gets its connections back before the clock runs.
 """
 
 from __future__ import annotations
@@ -22,12 +23,9 @@ from rewardcore.testing.latency import Profile
 from rewardcore.testing.server_process import SimulatedServer
 
 CONCURRENCY = 60
-SCENARIO = Scenario("client-cost", 2000, "asyncio", "loopback", profile=Profile())
+#: Enough in a round to measure the quickest client, few enough for the slowest.
+SCENARIO = Scenario("client-cost", 400, "asyncio", "loopback", profile=Profile(), version=2)
 OURS = "rewardcore"
-#: Requests a round: enough to measure the client, few enough for the slow ones.
-COUNTS = {OURS: 2000, "bare aiohttp": 2000, "openai": 300, "litellm": 150, "gather over httpx": 150}
-#: Ratios as large as these peers' are plain after two rounds.
-SLOW_ROUNDS = 2
 
 
 @dataclass(frozen=True)
@@ -42,8 +40,8 @@ class Cost:
         return statistics.median(self.rounds) * 1e6
 
     def ratio_to(self, other: Cost) -> float:
-        """The median of the ratio within a round, over the rounds that both ran."""
-        return statistics.median(mine / theirs for mine, theirs in zip(self.rounds, other.rounds, strict=False))
+        """The median of the ratio within a round."""
+        return statistics.median(mine / theirs for mine, theirs in zip(self.rounds, other.rounds, strict=True))
 
 
 class Client:
@@ -54,12 +52,19 @@ class Client:
         self._process = process
         self._answer()
 
-    def round(self) -> None:
-        assert self._process.stdin is not None
-        print(file=self._process.stdin, flush=True)
-        answer = json.loads(self._answer())
+    def round(self, server: SimulatedServer, due: int) -> None:
+        self._ask("warm up")
+        server.reset()
+        answer = json.loads(self._ask("measure"))
+        seen = server.stats()
+        check_work(self.name, seen.requests, seen.connections_opened, due)
         self.cpu.append(answer["cpu"])
         self.digests.add(answer["digest"])
+
+    def _ask(self, what: str) -> str:
+        assert self._process.stdin is not None
+        print(what, file=self._process.stdin, flush=True)
+        return self._answer()
 
     def _answer(self) -> str:
         assert self._process.stdout is not None
@@ -70,8 +75,8 @@ class Client:
 
 
 @contextlib.contextmanager
-def _started(name: str, base_url: str) -> Iterator[Client]:
-    command = [sys.executable, "-m", "bench.client_child", name, base_url, str(COUNTS[name])]
+def _started(name: str, base_url: str, count: int) -> Iterator[Client]:
+    command = [sys.executable, "-m", "bench.client_child", name, base_url, str(count)]
     process = subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     with process:
         try:
@@ -80,17 +85,22 @@ def _started(name: str, base_url: str) -> Iterator[Client]:
             process.kill()
 
 
-def measure(peers: list[str], rounds: int) -> dict[str, Cost]:
+def measure(peers: list[str], rounds: int, count: int = SCENARIO.n) -> dict[str, Cost]:
     """Each client in each round, ours first."""
     with contextlib.ExitStack() as stack:
         server = stack.enter_context(SimulatedServer(SCENARIO.profile, seed=SCENARIO.seed))
-        clients = [stack.enter_context(_started(name, server.base_url)) for name in (OURS, *peers)]
-        for number in range(rounds):
+        clients = [stack.enter_context(_started(name, server.base_url, count)) for name in (OURS, *peers)]
+        for _ in range(rounds):
             for client in clients:
-                if number < SLOW_ROUNDS or COUNTS[client.name] == SCENARIO.n:
-                    client.round()
-    for count in set(COUNTS.values()):
-        alike = [client for client in clients if COUNTS[client.name] == count]
-        if len(set().union(*(client.digests for client in alike))) > 1:
-            raise UnequalWork(f"client-cost: {', '.join(client.name for client in alike)} got different replies")
+                client.round(server, count)
+    if len(set().union(*(client.digests for client in clients))) > 1:
+        raise UnequalWork(f"client-cost: {', '.join(client.name for client in clients)} got different replies")
     return {client.name: Cost(client.name, tuple(client.cpu)) for client in clients}
+
+
+def check_work(name: str, requests: int, opened: int, due: int) -> None:
+    """Every sample was asked once, over connections that were there."""
+    if requests != due:
+        raise UnequalWork(f"client-cost: {requests} requests of {name} reached the endpoint where {due} were due")
+    if opened > CONCURRENCY // 4:  # where replies come at once, how many are in the air is never quite the same
+        raise UnequalWork(f"client-cost: {name} opened {opened} connections in a round in which it should be warm")

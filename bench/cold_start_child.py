@@ -40,16 +40,27 @@ def ask_peer(client: str, base_url: str, n: int) -> None:
     timed("import", lambda: __import__(client))
     import asyncio
 
-    from bench.peers import PEERS
+    from bench.peers import PEERS, Ask
     from rewardcore import Endpoint
 
-    ask = PEERS[client]
     endpoint = Endpoint(base_url, model="judge")
     loop = asyncio.new_event_loop()
-    for stage in ("first batch", "second batch"):
-        messages = [[{"role": "user", "content": f"{stage} {i}"}] for i in range(n)]
-        bodies = [json.dumps({"model": "judge", "messages": each}).encode() for each in messages]
-        timed(stage, lambda bodies=bodies: loop.run_until_complete(ask(endpoint, bodies, 60)))  # type: ignore[misc]
+    opened = PEERS[client].open(endpoint)
+    asks: list[Ask] = []
+    first, second = [
+        [
+            json.dumps({"model": "judge", "messages": [{"role": "user", "content": f"{batch} {i}"}]}).encode()
+            for i in range(n)
+        ]
+        for batch in range(2)
+    ]
+
+    def open_and_ask() -> None:  # as above
+        asks.append(loop.run_until_complete(opened.__aenter__()))
+        loop.run_until_complete(asks[0](first, 60))
+
+    timed("first batch", open_and_ask)
+    timed("second batch", lambda: loop.run_until_complete(asks[0](second, 60)))
 
 
 if __name__ == "__main__":
