@@ -52,7 +52,7 @@ class Tally:
         self._lines[place] = hashlib.sha256(line.encode()).digest()
         if self._keeps_figures:
             self.scores.append(verdict.score)
-            self.latencies.append(verdict.latency)
+            self.latencies.append(round(verdict.latency, 9))
 
     @property
     def digest(self) -> str:

@@ -2,7 +2,8 @@
 
 The main thread does steps of fixed work, as a training loop launches kernels. The control does the same steps and
 judges nothing, half of them before each judged run and half after, so that a drift of the machine cancels and shows.
-Loads: `python` holds the GIL in bytecode, `native` releases it in C, `hog` holds it in C for long.
+The step is Python code, which holds the GIL and hands it on often; C code that releases it, as kernels do; or C code
+that holds it for long, as a tokeniser may.
 """
 
 from __future__ import annotations
@@ -41,11 +42,15 @@ def _native_step() -> object:
     return hashlib.sha256(_BUFFER).digest()
 
 
-def _hog_step() -> object:
+def _holding_step() -> object:
     return [sorted(_NUMBERS, key=int.__neg__) for _ in range(4)]
 
 
-LOADS: dict[str, Callable[[], object]] = {"python": _python_step, "native": _native_step, "hog": _hog_step}
+LOADS: dict[str, Callable[[], object]] = {
+    "Python code": _python_step,
+    "C without the GIL": _native_step,
+    "C that holds the GIL": _holding_step,
+}
 
 
 @dataclass(frozen=True)

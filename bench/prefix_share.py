@@ -50,4 +50,4 @@ def line(scenario: Scenario, found: float) -> str:
 
 
 def records_of(scenario: Scenario, found: float) -> list[Record]:
-    return [record(scenario, "prefix share", found, "of the tokens before the response", "higher")]
+    return [record(scenario, "prefix share", found, "of the tokens before the response", "higher", exact=True)]

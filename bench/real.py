@@ -1,61 +1,340 @@
-"""A real endpoint, named by the user: checked with one request, its cost told first, and capped."""
+"""A real endpoint, named by the user: checked first, its cost told first, and capped on the wire.
+
+Nothing is exact here: servers score one sample differently twice even at temperature 0, reply with garbage, and die. So
+how verdicts ended and how far the modes agree stand beside every speed-up, and none is given where a mode did not get
+its replies. The modes take turns, each of them first in some round, on samples that are new in that round: whoever is
+first pays for the server's cold prefix cache. Judges are warm, and open over all rounds.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import contextlib
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 import rewardcore
-from bench.scenarios import GRID, Scenario, samples_of
-from rewardcore import Endpoint, Sample
+from bench import records
+from bench.metered import Meter, meter_judge
+from bench.records import Direction, Record
+from bench.runner import Counts, Run, Stage, measure, open_scenario
+from bench.scenarios import BACKEND_MODES, REGISTRY, SIZES, Scenario, samples_of
+from bench.summary import columns
+from rewardcore import Endpoint, Judge, Sample, rubrics
+from rewardcore.calls import nobody
+from rewardcore.rubrics import Rubric
+from rewardcore.stats import percentile
 
-#: A rough rule for text in English.
-_CHARACTERS_PER_TOKEN = 4
+#: A rough rule for text in English, and the characters of a rubric around a sample.
+_CHARACTERS_PER_TOKEN, _RUBRIC_CHARACTERS = 4, 900
+#: One for the models it lists, one for a sample.
+CHECK_REQUESTS = 2
+#: Seconds without any reply after which an endpoint is taken for gone.
+MOST_SILENCE = 120.0
+MODES = BACKEND_MODES["real"]
+HEADINGS = ("mode", "seconds", "speed-up", "agreement", "verdicts", "requests", "tokens", "tokens/s", "latency")
+LEGEND = (
+    "seconds: for all rounds; speed-up: over sync, with the same samples; agreement: of the scores that both gave, the"
+    " share that is equal to sync's, and the mean difference; verdicts: how they ended; requests: with retries; tokens:"
+    " read + written; tokens/s: written; latency: of one request"
+)
 
 
 @dataclass(frozen=True)
 class Budget:
     max_requests: int
     max_tokens: int
+    rounds: int = 3
 
 
 @dataclass(frozen=True)
-class RealEndpoint:
-    endpoint: Endpoint
-    budget: Budget
-    scenarios: tuple[Scenario, ...]
-    left_out: tuple[Scenario, ...]
+class Size:
+    """All modes with n samples, in so many rounds."""
+
+    n: int
+    rounds: int
+
+    @property
+    def scenarios(self) -> dict[str, Scenario]:
+        return {mode: REGISTRY[f"real/{mode}/{self.n}"] for mode in MODES}
+
+    @property
+    def requests(self) -> int:
+        warm_up = sum(min(self.n, scenario.places) for scenario in self.scenarios.values())
+        return self.rounds * len(MODES) * self.n + warm_up
+
+
+def plan(budget: Budget) -> list[Size]:
+    """The sizes that fit below the cap, smallest first and each with its baseline, in as many rounds as do."""
+    sizes, left = [], budget.max_requests - CHECK_REQUESTS
+    for n in SIZES:
+        fitting = [size for rounds in range(budget.rounds, 0, -1) if (size := Size(n, rounds)).requests <= left]
+        if not fitting:
+            break
+        sizes.append(fitting[0])
+        left -= fitting[0].requests
+    return sizes
+
+
+@dataclass(frozen=True)
+class Agreement:
+    """Of the samples that both scored: the share scored alike, and the mean difference."""
+
+    pairs: int
+    equal: float
+    difference: float
 
     @classmethod
-    def connect(cls, base_url: str, model: str, api_key_env: str, budget: Budget) -> RealEndpoint:
+    def of(cls, ours: list[float | None], theirs: list[float | None]) -> Agreement | None:
+        differences = [abs(a - b) for a, b in zip(ours, theirs, strict=True) if a is not None and b is not None]
+        if not differences:
+            return None
+        equal = sum(difference < 1e-9 for difference in differences)
+        return cls(len(differences), equal / len(differences), sum(differences) / len(differences))
+
+    def __str__(self) -> str:
+        return f"{self.equal:.0%} equal, ±{self.difference:.2f}"
+
+
+@dataclass(frozen=True)
+class Measured:
+    """One mode with one size, over the rounds that every mode went through."""
+
+    scenario: Scenario
+    runs: tuple[Run, ...]
+
+    @property
+    def seconds(self) -> float:
+        return sum(run.seconds or 0.0 for run in self.runs)
+
+    @property
+    def statuses(self) -> Counter[str]:
+        return sum((Counter(run.statuses) for run in self.runs), Counter())
+
+    @property
+    def has_every_reply(self) -> bool:
+        return not self.statuses.keys() & {"failed", "timeout"}
+
+    @property
+    def scores(self) -> list[float | None]:
+        return [score for run in self.runs for score in run.scores]
+
+    @property
+    def requests(self) -> int:
+        return sum(run.requests for run in self.runs)
+
+    @property
+    def tokens(self) -> tuple[int, int]:
+        return sum(run.prompt_tokens for run in self.runs), sum(run.completion_tokens for run in self.runs)
+
+    @property
+    def tokens_per_second(self) -> float:
+        return self.tokens[1] / self.seconds if self.seconds else 0.0
+
+    @property
+    def latency(self) -> tuple[str, float] | None:
+        """As far out as n says anything: the 99th percentile of 1024, the 90th from 100 on, else the median."""
+        name, fraction = (
+            ("p99", 0.99) if self.scenario.n >= 1024 else ("p90", 0.9) if self.scenario.n >= 100 else ("p50", 0.5)
+        )
+        seconds = percentile(sorted(each for run in self.runs for each in run.latencies if each), fraction)
+        return None if seconds is None else (name, seconds)
+
+    def agreement(self, baseline: Measured) -> Agreement | None:
+        return None if baseline is self else Agreement.of(self.scores, baseline.scores)
+
+    def speed_up(self, baseline: Measured) -> float | None:
+        """None for the baseline, and where not both got every reply: then it is another work that took this time."""
+        is_known = baseline is not self and self.has_every_reply and baseline.has_every_reply and self.seconds
+        return baseline.seconds / self.seconds if is_known else None
+
+    def row(self, baseline: Measured) -> tuple[str, ...]:
+        speed_up, agreement, latency = self.speed_up(baseline), self.agreement(baseline), self.latency
+        verdicts = ", ".join(f"{count} {status}" for status, count in self.statuses.most_common())
+        return (
+            self.scenario.mode,
+            f"{self.seconds:.3f}",
+            f"{speed_up:.1f}×" if speed_up is not None and agreement is not None else "–",
+            "–" if agreement is None else str(agreement),
+            verdicts,
+            str(self.requests),
+            "{:,} + {:,}".format(*self.tokens),
+            f"{self.tokens_per_second:.1f}",
+            "–" if latency is None else f"{latency[0]} {latency[1]:.2f} s",
+        )
+
+    def records(self, baseline: Measured) -> list[Record]:
+        speed_up, agreement, latency = self.speed_up(baseline), self.agreement(baseline), self.latency
+        figures: list[tuple[str, float, str, Direction]] = [
+            ("makespan", self.seconds / len(self.runs), "s", "lower"),
+            ("requests", self.requests, "requests", "lower"),
+            *((f"verdicts {status}", count, "samples", "equal") for status, count in self.statuses.items()),
+            ("prompt tokens", self.tokens[0], "tokens", "lower"),
+            ("completion tokens", self.tokens[1], "tokens", "lower"),
+            ("tokens a second", self.tokens_per_second, "1/s", "higher"),
+        ]
+        if latency is not None:
+            figures.append((f"latency {latency[0]}", latency[1], "s", "lower"))
+        if agreement is not None:
+            figures.append(("scores equal to sync's", agreement.equal, "of those both gave", "higher"))
+            figures.append(("mean difference to sync's scores", agreement.difference, "", "lower"))
+            if speed_up is not None:
+                figures.append(("speed-up over sync", speed_up, "×", "higher"))
+        return [records.record(self.scenario, *each, len(self.runs)) for each in figures]
+
+
+@dataclass
+class RealEndpoint:
+    """A context manager around the judges of one endpoint: one for each mode, warm, and metered together."""
+
+    endpoint: Endpoint
+    budget: Budget
+    meter: Meter
+    rubric: Rubric = rubrics.QUALITY
+    remark: str = ""
+    _rounds: dict[Size, list[dict[str, Run]]] = field(default_factory=dict)
+    _judges: dict[str, Judge] = field(default_factory=dict)
+    _stack: contextlib.ExitStack = field(default_factory=contextlib.ExitStack)
+
+    @classmethod
+    def connect(
+        cls,
+        base_url: str,
+        model: str,
+        api_key_env: str,
+        budget: Budget,
+        *,
+        extra_body: dict[str, Any] | None = None,
+        rubric: Rubric = rubrics.QUALITY,
+        most_silence: float = MOST_SILENCE,
+    ) -> RealEndpoint:
         """Raises ValueError where the endpoint cannot be used, saying what to change."""
-        endpoint = Endpoint(base_url, model, api_key_env=api_key_env, max_tokens=budget.max_tokens)
-        with rewardcore.open_judge("sync", endpoint, cache=None, deadline=20.0) as judge:
-            (verdict,) = judge.judge([Sample("Does this endpoint answer?", "It should.")])
-        if verdict.status in ("failed", "timeout"):
-            raise ValueError(f"{base_url} does not judge: {verdict.error}")
-        chosen, left_out, requests = [], [], 0
-        for scenario in sorted((s for s in GRID if s.backend == "real"), key=lambda s: (s.n, s.mode)):
-            if requests + scenario.requests <= budget.max_requests:
-                chosen.append(scenario)
-                requests += scenario.requests
-            else:
-                left_out.append(scenario)
-        return cls(endpoint, budget, tuple(chosen), tuple(left_out))
+        if not plan(budget):
+            least = CHECK_REQUESTS + Size(SIZES[0], 1).requests
+            raise ValueError(f"--max-requests {budget.max_requests} is too few to compare modes; {least} are the least")
+        endpoint = Endpoint(
+            base_url, model, api_key_env=api_key_env, max_tokens=budget.max_tokens, extra_body=extra_body
+        )
+        meter = Meter(budget.max_requests, most_silence)
+        meter.spend(CHECK_REQUESTS)
+        return cls(endpoint, budget, meter, rubric, check_endpoint(endpoint, rubric))
+
+    @property
+    def sizes(self) -> list[Size]:
+        return plan(self.budget)
 
     def estimate(self) -> str:
-        requests = sum(scenario.requests for scenario in self.scenarios)
-        read = sum(_prompt_tokens(scenario) for scenario in self.scenarios)
-        wrote = requests * self.budget.max_tokens
+        sizes = self.sizes
+        requests = CHECK_REQUESTS + sum(size.requests for size in sizes)
+        read = sum(size.requests * _prompt_tokens(size) // size.n for size in sizes)
+        runs = ", ".join(f"{size.n} × {size.rounds} rounds" for size in sizes)
         line = (
-            f"real endpoint {self.endpoint.base_url}, model {self.endpoint.model!r}: {requests} requests, "
-            f"about {read:,} prompt tokens and at most {wrote:,} completion tokens "
-            f"(--max-requests {self.budget.max_requests})"
+            f"real endpoint {self.endpoint.base_url}, model {self.endpoint.model!r}: {len(MODES)} modes with {runs}; "
+            f"{requests} requests if none is asked again, about {read:,} prompt tokens and at most "
+            f"{requests * self.budget.max_tokens:,} completion tokens; never more than {self.budget.max_requests} "
+            "requests (--max-requests)"
         )
-        if self.left_out:
-            line += f"; left out to stay below that: {', '.join(scenario.id for scenario in self.left_out)}"
-        return line
+        if left_out := [str(n) for n in SIZES if n not in {size.n for size in sizes}]:
+            line += f"; left out to stay below that: n = {', '.join(left_out)}"
+        return line + (f"\n{self.remark}" if self.remark else "")
+
+    def __enter__(self) -> RealEndpoint:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self._judges.clear()
+        self._stack.close()
+
+    def measure(self, size: Size, tell: Callable[[list[Record]], object] = nobody) -> None:
+        """Every mode in every round, or until the endpoint is gone or the cap reached; `tell` hears of each at once."""
+        scenarios, rounds = size.scenarios, self._rounds.setdefault(size, [])
+        modes = list(scenarios)
+        for mode, scenario in scenarios.items():
+            self._warm(mode, scenario, min(size.n, scenario.places))
+        for number in range(size.rounds):
+            first = number % len(modes)
+            rounds.append({})
+            for mode in modes[first:] + modes[:first]:
+                if self.meter.stopped is None:
+                    rounds[-1][mode] = run = self._run(mode, scenarios[mode], number)
+                    tell(self._round_records(run, number + 1))
+            if self.meter.stopped is not None:
+                del rounds[max(1, number) :]  # it was cut; of the first, what became of its samples must be told
+                return
+
+    def measured(self, size: Size) -> list[Measured]:
+        """Over the rounds that all modes went through; of the first, as far as it came."""
+        begun = self._rounds.get(size, [])
+        rounds = [found for found in begun if len(found) == len(MODES)] or begun[:1]
+        runs = {mode: tuple(found[mode] for found in rounds if mode in found) for mode in MODES}
+        return [Measured(size.scenarios[mode], those) for mode, those in runs.items() if those]
+
+    def lines(self, measured: list[Measured]) -> list[str]:
+        """The table; of what was not compared, why."""
+        baseline = _baseline(measured)
+        lines = list(columns([HEADINGS, *(each.row(baseline or each) for each in measured)])) if measured else []
+        if self.meter.stopped is not None:
+            lines.append(f"stopped after {self.meter.sent} requests: {self.meter.stopped}")
+        for each in measured:
+            if not each.has_every_reply:
+                lines.append(f"{each.scenario.mode} did not get every reply: its time is no speed-up")
+        return lines
+
+    def records(self, measured: list[Measured]) -> list[Record]:
+        baseline = _baseline(measured)
+        return [self._from_here(record) for each in measured for record in each.records(baseline or each)]
+
+    def _round_records(self, run: Run, number: int) -> list[Record]:
+        figures = [("makespan", run.seconds or 0.0, "s"), ("requests", run.requests, "requests")]
+        tokens = [
+            ("prompt tokens", run.prompt_tokens, "tokens"),
+            ("completion tokens", run.completion_tokens, "tokens"),
+        ]
+        return [
+            self._from_here(records.record(run.scenario, f"{metric}, round {number}", value, unit, "lower"))
+            for metric, value, unit in [*figures, *tokens]
+        ]
+
+    def _from_here(self, record: Record) -> Record:
+        return replace(record, base_url=self.endpoint.mask()(self.endpoint.base_url), model=self.endpoint.model)
+
+    def _warm(self, mode: str, scenario: Scenario, requests: int) -> None:
+        if mode not in self._judges:
+            stage = Stage(self.endpoint, options={"rubric": self.rubric})
+            self._judges[mode] = judge = self._stack.enter_context(open_scenario(scenario, stage))
+            meter_judge(judge, self.meter)
+        if self.meter.stopped is None:
+            self.meter.begin()
+            self._judges[mode].judge(
+                [Sample(f"Warm-up of {mode}", str(place), ground_truth="") for place in range(requests)]
+            )
+
+    def _run(self, mode: str, scenario: Scenario, number: int) -> Run:
+        samples = samples_of(replace(scenario, seed=scenario.seed + number))
+        self.meter.begin()
+        before = self.meter.sent
+        stage = Stage(self.endpoint, counts=lambda: Counts(self.meter.sent - before))
+        return measure(self._judges[mode], scenario, stage, samples)
 
 
-def _prompt_tokens(scenario: Scenario) -> int:
-    characters = sum(len(sample.prompt) + len(sample.response) + 900 for sample in samples_of(scenario))
-    return characters // _CHARACTERS_PER_TOKEN
+def check_endpoint(endpoint: Endpoint, rubric: Rubric = rubrics.QUALITY) -> str:
+    """Within seconds; raises ValueError where nothing could be judged. What it returns is worth a remark."""
+    with rewardcore.open_judge("sync", endpoint, rubric=rubric, cache=None) as judge:
+        found = judge.check()
+    for what, ok, says in found.findings:
+        if ok is False and not (what == "sample" and says.startswith(("Unparsed", "Truncated", "Refused"))):
+            raise ValueError(f"{endpoint.base_url} does not judge: {says}")
+    return "".join(f"the check's sample has no score: {says}" for _, ok, says in found.findings if ok is False)
+
+
+def _baseline(measured: list[Measured]) -> Measured | None:
+    return next((each for each in measured if each.scenario.mode == "sync"), None)
+
+
+def _prompt_tokens(size: Size) -> int:
+    scenario = next(iter(size.scenarios.values()))
+    return (
+        sum(len(str(sample.prompt)) + len(str(sample.response)) + _RUBRIC_CHARACTERS for sample in samples_of(scenario))
+        // _CHARACTERS_PER_TOKEN
+    )

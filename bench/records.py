@@ -52,8 +52,8 @@ class Record:
     environment: dict[str, str] = field(default_factory=lambda: environment())
 
 
-def records_of(run: Run, baseline: Run | None = None) -> list[Record]:
-    """Every metric of a run; with its sync baseline, also the speed-up."""
+def records_of(run: Run) -> list[Record]:
+    """Every metric of a run by itself."""
     scenario, is_timed = run.scenario, run.seconds is not None
     seconds = "virtual s" if scenario.is_virtual else "s"
     figures: list[tuple[str, Any, str, Direction]] = [
@@ -75,14 +75,20 @@ def records_of(run: Run, baseline: Run | None = None) -> list[Record]:
         ("efficiency", run.efficiency, "of the ideal", "higher"),
         ("caller blocked", run.waited if is_timed else None, seconds, "lower"),
     ]
-    if baseline is not None and baseline.seconds and run.seconds:
-        over = "batch size 1" if scenario.mode == "self" else "sync"
-        figures.append((f"speed-up over {over}", baseline.seconds / run.seconds, "×", "higher"))
     return [
         record(scenario, metric, value, unit, direction, exact=is_exact(scenario, metric))
         for metric, value, unit, direction in figures
         if value is not None
     ]
+
+
+def speed_up_of(run: Run, baseline: Run) -> Record | None:
+    """None where one of them has no time."""
+    if not baseline.seconds or not run.seconds:
+        return None
+    metric = f"speed-up over {'batch size 1' if run.scenario.mode == 'self' else 'sync'}"
+    exact = is_exact(run.scenario, metric)
+    return record(run.scenario, metric, baseline.seconds / run.seconds, "×", "higher", exact=exact)
 
 
 #: Metrics that are exact over sockets too: of every scenario, and of those that begin cold and leave all the time.

@@ -92,7 +92,7 @@ class Run:
         tally = outcome.tally
         return cls(
             scenario,
-            outcome.seconds if stage.timed else None,
+            outcome.seconds if scenario.is_timed else None,
             outcome.waited,
             seen.requests,
             after.retried - before.retried,
@@ -118,7 +118,6 @@ class Stage:
     endpoint: Endpoint | Generator
     clock: Clock = SYSTEM_CLOCK
     warm_up: bool = False
-    timed: bool = True
     options: dict[str, Any] = field(default_factory=dict)
     reset: Callable[[], object] = lambda: None
     forget: Callable[[], object] = lambda: None
@@ -170,7 +169,7 @@ def mock_this_worker() -> None:
 
 def mocked_workers_stage() -> Stage:
     """Worker processes with a mock in each: no clock spans them, so only counts and digests are compared."""
-    return Stage(Endpoint(VIRTUAL_URL, model="judge"), timed=False, options={"worker_setup": mock_this_worker})
+    return Stage(Endpoint(VIRTUAL_URL, model="judge"), options={"worker_setup": mock_this_worker})
 
 
 @contextlib.contextmanager
@@ -261,7 +260,7 @@ def _measure_warm(judge: Judge, scenario: Scenario, stage: Stage, samples: list[
     stated = [(verdict.status, verdict.score, verdict.text) for verdict in cold]
     wrong = sum(now != (verdict.status, verdict.score, verdict.text) for now, verdict in zip(stated, warm, strict=True))
     outcome = Outcome(0.0, 0.0, tallied(warm))
-    return replace(Run.of(scenario, stage, outcome, before, judge.stats), seconds=None, wrong_from_cache=wrong)
+    return replace(Run.of(scenario, stage, outcome, before, judge.stats), wrong_from_cache=wrong)
 
 
 def check_equal_work(runs: list[Run]) -> None:

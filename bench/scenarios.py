@@ -82,9 +82,19 @@ class Scenario:
         return family if family in FAMILIES else "source documents"
 
     @property
+    def workload(self) -> tuple[object, ...]:
+        """Who shares it must come to the same verdicts. A local model is a judge of its own."""
+        return self.n, self.distinct, self.responses, self.seed, self.mode == "self"
+
+    @property
     def is_virtual(self) -> bool:
-        """Whether its seconds are virtual ones; those of worker processes, which share no clock, are none at all."""
+        """Whether its seconds, if it has any, are virtual ones."""
         return self.backend == "respx"
+
+    @property
+    def is_timed(self) -> bool:
+        """Mocked worker processes share no clock, and out of a cache virtual time takes none: both are only counted."""
+        return not self.is_warm and (self.backend, self.mode) != ("respx", "process")
 
     @property
     def requests(self) -> int:

@@ -1,38 +1,76 @@
 """The end of a benchmark run, for people: modes side by side, the source documents' claims, and the client's costs.
 
-Comparisons are made here and only here, after the check that all compared runs did equal work.
+What a session measures is checked as it comes, before anything is compared or recorded, and its records are written at
+once: whatever happens later, nothing that was measured is lost. Rendering only shows what there is, and never raises.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from bench import records
 from bench.records import Record
 from bench.runner import Run, check_equal_work
-from bench.scenarios import CLAIMS, SOURCES, SWEEP, Claim
+from bench.scenarios import CLAIMS, GUARDS, SOURCES, SWEEP, WIRE, Claim
+
+#: What each column of the tables says, a line each.
+COLUMNS = {
+    "mode": "how requests are driven; `sync`, one after another, is what speed-ups are over",
+    "virtual s": "seconds from submit to the last verdict on a clock that jumps: exact, the same on every machine",
+    "seconds": "the same on the real clock, the best of the rounds",
+    "speed-up": "how many times shorter than `sync` with the same samples, which gave the same verdicts",
+    "of the ideal": "the time of a scheduler that never idles and is never refused, over the time that it took",
+    "requests": "those that reached the endpoint, as it counted them",
+    "retries": "how many of them were asked again",
+    "refused": "how many of them the endpoint answered with an error",
+    "peak": "the most that the endpoint had in flight at once",
+    "opened": "connections that were opened meanwhile, as the server counted them",
+    "pause": "virtual seconds from a refusal until the same request came again, on average",
+    "too soon": "retries that came before the time that Retry-After had asked for",
+    "digest": "over every status, score and text: the same where the verdicts are",
+    "at once": "`max_concurrent`",
+    "claim": "what the documents say that this project started from",
+    "claimed": "their figure",
+    "here": "the same, measured here in virtual time",
+    "ideal": "what a perfect scheduler would reach",
+    "blocked": "virtual seconds that the caller waited for verdicts when its own work was done",
+}
 
 
 @dataclass
 class Results:
-    """What a session has measured so far."""
+    """What a session has measured so far; with `path`, its records are there as soon as they are known."""
 
+    path: Path | None = None
     runs: dict[str, Run] = field(default_factory=dict)
-    others: list[Record] = field(default_factory=list)
     notes: dict[str, list[str]] = field(default_factory=dict)
+    legends: dict[str, str] = field(default_factory=dict)
+    recorded: list[Record] = field(default_factory=list)
+    problems: list[str] = field(default_factory=list)
 
     @property
     def is_empty(self) -> bool:
-        return not self.runs and not self.others
+        return not self.runs and not self.notes
 
     def add(self, run: Run) -> None:
+        """Raises UnequalWork, and keeps nothing of it, where the run did not do what the others did."""
+        others = [other for other in self.runs.values() if other.scenario.workload == run.scenario.workload]
+        check_equal_work([*others[:1], run])
         self.runs[run.scenario.id] = run
+        self.record(records.records_of(run))
+        if not _is_not_baseline(run):
+            beside = [other for other in self.groups().get(run.scenario.group, []) if other is not run]
+            self.record(records.speed_up_of(other, run) for other in beside)
+        elif (baseline := self.baseline(run)) is not None:
+            self.record([records.speed_up_of(run, baseline)])
 
-    def note(self, title: str, lines: list[str], figures: list[Record]) -> None:
-        """A measurement that is no run of the grid: its own few lines, and its records."""
+    def note(self, title: str, lines: list[str], figures: list[Record], legend: str = "") -> None:
+        """A measurement that is no run of the grid: its own few lines, what they say, and its records."""
         self.notes.setdefault(title, []).extend(lines)
-        self.others.extend(figures)
+        self.legends[title] = legend
+        self.record(figures)
 
     def groups(self) -> dict[str, list[Run]]:
         """Runs of the grid that belong side by side, sync first."""
@@ -47,10 +85,17 @@ class Results:
         others = self.groups().get(run.scenario.group, []) if "/" in run.scenario.id else []
         return next((other for other in others if not _is_not_baseline(other)), None)
 
-    def records(self) -> Iterator[Record]:
-        for run in self.runs.values():
-            yield from records.records_of(run, self.baseline(run))
-        yield from self.others
+    def record(self, figures: Iterable[Record | None]) -> None:
+        """A disk that is full is told of at the end, and costs no measurement."""
+        known = [figure for figure in figures if figure is not None]
+        self.recorded += known
+        if self.path is not None and known:
+            try:
+                records.write(known, self.path)
+            except OSError as error:
+                self.problems.append(
+                    f"{len(known)} records were not written: {error}; name another file with --records"
+                )
 
 
 def _is_not_baseline(run: Run) -> bool:
@@ -58,59 +103,110 @@ def _is_not_baseline(run: Run) -> bool:
 
 
 def render(results: Results) -> Iterator[str]:
-    for group, runs in results.groups().items():
-        check_equal_work(runs)
-        yield from _table(group, _HEADINGS, [_row(run, results.baseline(run)) for run in runs])
-    claims = [_claim_row(results, claim) for claim in CLAIMS if {claim.before, claim.after} <= results.runs.keys()]
-    yield from _table("claims of the source documents", ("claim", "there", "here", "ideal"), claims)
-    sweep = [results.runs[scenario.id] for scenario in SWEEP if scenario.id in results.runs]
-    check_equal_work(sweep)
-    rows = [
-        (str(run.scenario.max_concurrent), _seconds(run), str(run.requests), str(run.retried), str(run.peak_in_flight))
-        for run in sweep
-    ]
-    yield from _table("1024 × 2 s, 429 above 80 at once", ("at once", "makespan", "requests", "retries", "peak"), rows)
-    waits = [results.runs[source.id] for source in SOURCES if source.compute and source.id in results.runs]
-    yield from _table(
-        "GPU wait: 100 × 0.7 s judged while the caller computes for 80 s",
-        ("mode", "blocked", "there"),
-        [(r.scenario.mode, f"{r.waited:.1f} s", {"sync": "60 s"}.get(r.scenario.mode, "~0 s")) for r in waits],
-    )
+    shown: dict[str, None] = {}
+    for title, headings, rows in _tables(results):
+        if rows:
+            shown |= dict.fromkeys(headings)
+            yield from table(title, headings, rows)
+    if shown:
+        yield ""
+        yield from (f"{name:>12}: {COLUMNS[name]}" for name in shown if name in COLUMNS)
     for title, lines in results.notes.items():
         yield ""
         yield f"── {title}"
         yield from lines
+        if results.legends.get(title):
+            yield f"   ({results.legends[title]})"
+    for problem in results.problems:
+        yield ""
+        yield problem
 
 
-_HEADINGS = ("mode", "makespan", "speed-up", "efficiency", "requests", "peak", "digest")
+Table = tuple[str, tuple[str, ...], list[tuple[str, ...]]]
+
+
+def _tables(results: Results) -> Iterator[Table]:
+    for group, runs in results.groups().items():
+        where = {"respx": ", in virtual time", "loopback": ", over sockets to a simulated server"}
+        seconds = "virtual s" if runs[0].scenario.is_virtual else "seconds"
+        headings = ("mode", seconds, "speed-up", "of the ideal", "requests", "peak", "opened", "digest")
+        title = group + where.get(runs[0].scenario.backend, "")
+        yield title, headings, [_row(run, results.baseline(run)) for run in runs]
+    wire = [results.runs[scenario.id] for scenario in WIRE if scenario.id in results.runs]
+    rows = [
+        (r.scenario.id, str(r.requests), _count(r.peak_in_flight), _count(r.connections), r.digest[:8]) for r in wire
+    ]
+    yield "what reaches the server, cold", ("scenario", "requests", "peak", "opened", "digest"), rows
+    guards = [results.runs[scenario.id] for scenario in GUARDS if scenario.id in results.runs]
+    headings = ("scenario", "virtual s", "of the ideal", "requests", "refused", "pause", "too soon", "peak", "digest")
+    yield (
+        "trouble, uneven latency, other calls and warm caches, in virtual time",
+        headings,
+        [_guard_row(r) for r in guards],
+    )
+    claims = [_claim_row(results, claim) for claim in CLAIMS if {claim.before, claim.after} <= results.runs.keys()]
+    yield "claims of the source documents", ("claim", "claimed", "here", "ideal"), claims
+    sweep = [results.runs[scenario.id] for scenario in SWEEP if scenario.id in results.runs]
+    rows = [
+        (str(r.scenario.max_concurrent), _seconds(r), str(r.requests), str(r.retried), _count(r.peak_in_flight))
+        for r in sweep
+    ]
+    yield "1024 × 2 s, 429 above 80 at once", ("at once", "virtual s", "requests", "retries", "peak"), rows
+    waits = [results.runs[source.id] for source in SOURCES if source.compute and source.id in results.runs]
+    rows = [(r.scenario.mode, f"{r.waited:.1f} s", {"sync": "60 s"}.get(r.scenario.mode, "~0 s")) for r in waits]
+    yield "GPU wait: 100 × 0.7 s judged while the caller computes for 80 s", ("mode", "blocked", "claimed"), rows
 
 
 def _claim_row(results: Results, claim: Claim) -> tuple[str, ...]:
     slow, fast = results.runs[claim.before], results.runs[claim.after]
-    check_equal_work([slow])
-    check_equal_work([fast] if slow.scenario.distinct != fast.scenario.distinct else [slow, fast])
     ratio = (slow.seconds or 0.0) / (fast.seconds or 1.0)
-    return claim.id, claim.there, f"{ratio:.1f}× ({slow.seconds:g} s → {fast.seconds:g} s)", f"{claim.ideal:.1f}×"
+    return claim.id, claim.claimed, f"{ratio:.1f}× ({slow.seconds:g} s → {fast.seconds:g} s)", f"{claim.ideal:.1f}×"
 
 
 def _row(run: Run, baseline: Run | None) -> tuple[str, ...]:
     speed_up = f"{baseline.seconds / run.seconds:.1f}×" if baseline and baseline.seconds and run.seconds else "–"
-    efficiency = f"{run.efficiency:.1%}" if run.efficiency else "–"
-    peak = "–" if run.peak_in_flight is None else str(run.peak_in_flight)
     mode = f"self, batch {run.scenario.batch_size}" if run.scenario.mode == "self" else run.scenario.mode
-    return mode, _seconds(run), speed_up, efficiency, str(run.requests), peak, run.digest[:8]
+    opened = _count(run.connections)
+    return (
+        mode,
+        _seconds(run),
+        speed_up,
+        _share(run),
+        str(run.requests),
+        _count(run.peak_in_flight),
+        opened,
+        run.digest[:8],
+    )
+
+
+def _guard_row(run: Run) -> tuple[str, ...]:
+    pause = "–" if run.pause is None else f"{run.pause:.3f}"
+    too_soon = _count(run.too_soon) if run.refused else "–"
+    counts = (str(run.requests), _count(run.refused), pause, too_soon, _count(run.peak_in_flight))
+    return run.scenario.id, _seconds(run), _share(run), *counts, run.digest[:8]
 
 
 def _seconds(run: Run) -> str:
-    return "–" if run.seconds is None else f"{run.seconds:.3f} s"
+    return "–" if run.seconds is None else f"{run.seconds:.3f}"
 
 
-def _table(title: str, headings: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[str]:
-    if not rows:
-        return
-    widths = [max(map(len, column)) for column in zip(headings, *rows, strict=True)]
+def _share(run: Run) -> str:
+    return "–" if run.efficiency is None else f"{run.efficiency:.1%}"
+
+
+def _count(value: int | None) -> str:
+    return "–" if value is None else str(value)
+
+
+def table(title: str, headings: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[str]:
     yield ""
     yield f"── {title}"
-    for row in [headings, *rows]:
+    yield from columns([headings, *rows])
+
+
+def columns(rows: Sequence[Sequence[str]]) -> Iterator[str]:
+    """The first to the left, the others to the right."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    for row in rows:
         cells = [row[0].ljust(widths[0]), *(cell.rjust(width) for cell, width in zip(row[1:], widths[1:], strict=True))]
         yield "   ".join(cells).rstrip()

@@ -16,6 +16,7 @@ import time
 from statistics import median
 
 import rewardcore
+from bench.real import check_endpoint
 from bench.scenarios import Scenario, samples_of
 from rewardcore import Endpoint, Judge, Sample
 
@@ -86,8 +87,9 @@ def main(arguments: list[str] | None = None) -> int:
     requests = options.samples * len(limits) * (options.rounds + 1)
     print(f"{requests} requests, at most {requests * options.max_tokens:,} completion tokens", file=sys.stderr)
     try:
+        check_endpoint(endpoint)
         found = measure(endpoint, limits, options.samples, options.rounds, options.deadline)
-    except (RuntimeError, rewardcore.RewardcoreError) as error:
+    except (RuntimeError, ValueError, rewardcore.RewardcoreError) as error:
         print(f"bench.sweep: {error}", file=sys.stderr)
         return 1
     best = max(median(speeds) for limit, speeds in found.items() if limit != "auto" or len(found) == 1)

@@ -5,7 +5,7 @@ This folder has no __init__.py: asv, which imports every module of the package `
 
 from __future__ import annotations
 
-import contextlib
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -14,9 +14,10 @@ import pytest
 
 from bench import records, summary
 from bench.real import Budget, RealEndpoint
-from bench.runner import Run, Stage, measurable, run, stage_for
+from bench.runner import Run, measurable, run, stage_for
 from bench.scenarios import Scenario
 from bench.summary import Results
+from rewardcore import RewardcoreError, rubrics
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -26,11 +27,16 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption("--api-key-env", default="OPENAI_API_KEY", help="variable that holds its key (%(default)s)")
     group.addoption("--max-requests", type=int, default=500, help="send it no more than this many (%(default)s)")
     group.addoption("--max-tokens", type=int, default=256, help="tokens it may write per reply (%(default)s)")
+    group.addoption("--rounds", type=int, default=3, help="in which all modes take turns, at most (%(default)s)")
+    group.addoption(
+        "--extra-body", help="JSON object that is added to every request, such as vLLM's structured outputs"
+    )
+    group.addoption("--rubric", default="quality", help="a rubric's name, or a TOML file (%(default)s)")
     group.addoption("--records", type=Path, default=records.DIRECTORY / "records.jsonl", help="where records go")
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    config.stash[_RESULTS] = Results()
+    config.stash[_RESULTS] = Results(config.option.records)
 
 
 _RESULTS = pytest.StashKey[Results]()
@@ -42,28 +48,50 @@ def pytest_sessionstart(session: pytest.Session) -> None:
     options = session.config.option
     if (options.base_url is None) != (options.model is None):
         raise pytest.UsageError("--base-url and --model go together: the one says where, the other what to ask for")
-    if options.base_url is None:
-        session.config.stash[_REAL] = None
-        return
-    budget = Budget(options.max_requests, options.max_tokens)
-    try:
-        real = RealEndpoint.connect(options.base_url, options.model, options.api_key_env, budget)
-    except ValueError as error:
-        raise pytest.UsageError(f"--base-url / --model: {error}") from error
-    session.config.stash[_REAL] = real
+    session.config.stash[_REAL] = real = _connect(options) if options.base_url is not None else None
     reporter = session.config.pluginmanager.get_plugin("terminalreporter")
-    if reporter is not None:
+    if real is not None and reporter is not None:
         reporter.write_line(real.estimate())
+
+
+def _connect(options: Any) -> RealEndpoint:
+    for flag, number in {"--max-tokens": options.max_tokens, "--rounds": options.rounds}.items():
+        if number < 1:
+            raise pytest.UsageError(f"{flag} must be a whole number above 0, not {number}")
+    try:
+        extra_body = json.loads(options.extra_body) if options.extra_body is not None else None
+    except ValueError as error:
+        raise pytest.UsageError(f"--extra-body is not JSON: {error}") from error
+    if not isinstance(extra_body, dict | None):
+        raise pytest.UsageError(f"--extra-body must be a JSON object, not {options.extra_body}")
+    budget = Budget(options.max_requests, options.max_tokens, options.rounds)
+    try:
+        rubric = rubrics.named(options.rubric)
+    except (RewardcoreError, OSError) as error:
+        raise pytest.UsageError(f"--rubric: {error}") from error
+    try:
+        where = (options.base_url, options.model, options.api_key_env)
+        return RealEndpoint.connect(*where, budget, extra_body=extra_body, rubric=rubric)
+    except (ValueError, RewardcoreError) as error:
+        raise pytest.UsageError(f"--base-url / --model: {error}") from error
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    real = session.config.stash.get(_REAL, None)
+    if real is not None:
+        real.__exit__()
+    if session.config.stash[_RESULTS].problems and session.exitstatus == pytest.ExitCode.OK:
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
 
 @pytest.hookimpl(trylast=True)
 def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
+    """Of whatever was measured, also when it was broken off; its records are written already."""
     results = config.stash[_RESULTS]
     if not results.is_empty:
-        records.write(results.records(), config.option.records)
         for line in summary.render(results):
             terminalreporter.write_line(line)
-        terminalreporter.write_line(f"records: {config.option.records}")
+        terminalreporter.write_line(f"records: {config.option.records} (run {records.RUN})")
 
 
 @pytest.fixture
@@ -74,27 +102,43 @@ def results(request: pytest.FixtureRequest) -> Results:
 @pytest.fixture(scope="session")
 def real_endpoint(request: pytest.FixtureRequest) -> RealEndpoint:
     real = request.config.stash[_REAL]
-    assert real is not None, "scenarios of the backend 'real' are only collected with --base-url"
+    assert real is not None, "sizes of a real endpoint are only collected with --base-url"
     return real
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    if "real_scenario" in metafunc.fixturenames:
+    if "real_size" in metafunc.fixturenames:
         real = metafunc.config.stash.get(_REAL, None)
-        scenarios = real.scenarios if real else []
-        metafunc.parametrize("real_scenario", scenarios, ids=[scenario.id for scenario in scenarios])
+        skipped = pytest.param(None, marks=pytest.mark.skip("no real endpoint: give --base-url and --model"), id="real")
+        sizes: list[Any] = [pytest.param(size, id=f"real n={size.n}") for size in real.sizes] if real else [skipped]
+        metafunc.parametrize("real_size", sizes)
+
+
+class Stopwatch:
+    """A timer that goes on by what the summary shows, and by nothing else: the two tables cannot disagree."""
+
+    def __init__(self) -> None:
+        self.seconds = 0.0
+
+    def __call__(self) -> float:
+        return self.seconds
 
 
 @pytest.fixture
 def run_benchmark(benchmark: Any, results: Results) -> Callable[..., Run]:
     """Time a scenario with pytest-benchmark, on its own stage, and keep its best run and its records."""
 
-    def timed(scenario: Scenario, *, rounds: int = 1, stage: Stage | None = None) -> Run:
-        benchmark.group = scenario.group
+    def timed(scenario: Scenario, *, rounds: int = 1) -> Run:
         runs: list[Run] = []
-        with stage_for(scenario) if stage is None else contextlib.nullcontext(stage) as ready:
-            judge = measurable(lambda: runs.append(run(scenario, ready)))
-            benchmark.pedantic(judge, rounds=rounds)
+        benchmark.group = _group(scenario)
+        benchmark._timer = stopwatch = Stopwatch()
+
+        def judge() -> None:
+            runs.append(run(scenario, stage))
+            stopwatch.seconds += runs[-1].seconds or 0.0
+
+        with stage_for(scenario) as stage:
+            benchmark.pedantic(measurable(judge), rounds=rounds)
         best = min(runs, key=lambda each: each.seconds or 0.0)
         results.add(best)
         benchmark.extra_info["records"] = [
@@ -105,12 +149,18 @@ def run_benchmark(benchmark: Any, results: Results) -> Callable[..., Run]:
     return timed
 
 
-@pytest.fixture
-def once(benchmark: Any) -> Callable[[str, Callable[[], Any]], Any]:
-    """Run a measurement that has its own rounds inside, once, as a benchmark of its own group."""
+def _group(scenario: Scenario) -> str:
+    if not scenario.is_timed:
+        return "counted, not timed: 0 says nothing"
+    return f"{scenario.group}, {'virtual' if scenario.is_virtual else 'real'} seconds"
 
-    def run_once(group: str, function: Callable[[], Any]) -> Any:
-        benchmark.group = group
+
+@pytest.fixture
+def once(benchmark: Any) -> Callable[[Callable[[], Any]], Any]:
+    """Run a measurement that has its own rounds inside, once: its figures are in the summary."""
+
+    def run_once(function: Callable[[], Any]) -> Any:
+        benchmark.group = "how long measuring took, in real seconds; the figures are in the summary below"
         return benchmark.pedantic(measurable(function), rounds=1)
 
     return run_once

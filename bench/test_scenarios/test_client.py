@@ -13,20 +13,24 @@ from bench.runner import loopback_stage, run
 from bench.scenarios import Scenario
 from rewardcore.testing.latency import Profile
 
-INSTALLED_PEERS = [name for name in PEERS if name not in ("openai", "litellm") or importlib.util.find_spec(name)]
+INSTALLED_PEERS = [name for name, peer in PEERS.items() if all(map(importlib.util.find_spec, peer.needs))]
+ROUNDS = 5
 FULL_CONCURRENCY = Scenario("efficiency-1024", 1024, "asyncio", "loopback", profile=Profile(latency=0.2))
 
 
 def test_cpu_per_sample_beside_the_peers(once, results):
-    costs = once("client CPU", lambda: client_cost.measure(INSTALLED_PEERS, rounds=11))
+    costs = once(lambda: client_cost.measure(INSTALLED_PEERS, rounds=ROUNDS))
     ours, scenario = costs[client_cost.OURS], client_cost.SCENARIO
     lines, figures = [], [record(scenario, "client CPU", ours.microseconds, "µs/sample", "lower", len(ours.rounds))]
     for name, cost in costs.items():
-        lines.append(f"{name:20} {cost.microseconds:8.0f} µs    rewardcore is {ours.ratio_to(cost):6.3f} × this")
+        lines.append(f"{name:24} {cost.microseconds:8.0f} µs    rewardcore is {ours.ratio_to(cost):6.3f} × this")
         if name != client_cost.OURS:
             metric = f"client CPU over {name}"
             figures.append(record(scenario, metric, ours.ratio_to(cost), "×", "lower", len(cost.rounds)))
-    results.note("client CPU a sample, 60 at once, no latency", lines, figures)
+    missing = [name for name in PEERS if name not in INSTALLED_PEERS]
+    lines += [f"{name:24} is not installed: extra peers" for name in missing]
+    title = f"client CPU a sample, 60 at once, no latency; every client warm, {ROUNDS} rounds of {scenario.n} requests"
+    results.note(title, lines, figures, "the median of the rounds; ratios are those within a round")
 
 
 def test_efficiency_at_60_at_once(once, results):
@@ -34,7 +38,7 @@ def test_efficiency_at_60_at_once(once, results):
         with loopback_stage(FULL_CONCURRENCY.profile, FULL_CONCURRENCY.seed) as stage:
             return [run(FULL_CONCURRENCY, stage).efficiency for _ in range(3)]
 
-    efficiencies = once("efficiency", measure)
+    efficiencies = once(measure)
     lines = [f"asyncio (aiohttp)    {max(efficiencies):.1%} of the ideal 3.6 s (rounds: {_percents(efficiencies)})"]
     figure = record(FULL_CONCURRENCY, "efficiency", max(efficiencies), "of the ideal", "higher", len(efficiencies))
     results.note("1024 × 200 ms, 60 at once", lines, [figure])
@@ -42,23 +46,24 @@ def test_efficiency_at_60_at_once(once, results):
 
 def test_cold_start(once, results):
     peers = tuple(name for name in cold_start.PEERS if importlib.util.find_spec(name))
-    costs = once("cold start", lambda: cold_start.measure((*cold_start.CLIENTS, *peers), rounds=1))
+    costs = once(lambda: cold_start.measure((*cold_start.CLIENTS, *peers), rounds=1))
     lines = [f"{'':20} " + "   ".join(f"{stage:>12}" for stage in cold_start.STAGES)]
     figures = []
     for client, stages in costs.items():
         lines.append(f"{client:20} " + "   ".join(f"{stages[stage] * 1e3:9.0f} ms" for stage in cold_start.STAGES))
         for stage in cold_start.STAGES:
             figures.append(record(cold_start.SCENARIO, f"{client}: {stage}", stages[stage], "CPU s", "lower"))
-    results.note("cold start, 16 samples, CPU in a new process", lines, figures)
+    legend = "import: the package alone; first batch: with opening and connecting; second batch: warm"
+    results.note("cold start, 16 samples, CPU in a new process", lines, figures, legend)
 
 
 @pytest.mark.parametrize("background", main_thread.BACKGROUNDS)
 @pytest.mark.parametrize("load", main_thread.LOADS)
 def test_main_thread_beside_judging(once, results, load, background):
     pairs = main_thread.BACKGROUNDS[background]
-    effect = once("main thread", lambda: main_thread.measure(load, background, pairs))
+    effect = once(lambda: main_thread.measure(load, background, pairs))
     line = (
-        f"{load:7} beside a {background:8} loses {effect.loss:6.1%} of its speed (noise {effect.noise:.1%}), "
+        f"{load:20} beside a {background:8} loses {effect.loss:6.1%} of its speed (noise {effect.noise:.1%}), "
         f"p99 step {effect.p99:5.2f} ×; judging at {effect.efficiency:6.1%} of the ideal; "
         f"submit {effect.submit_seconds * 1e3:.2f} ms; blocked {effect.blocked:.3f} s"
     )
@@ -72,11 +77,15 @@ def test_main_thread_beside_judging(once, results, load, background):
             ("submit", effect.submit_seconds, "s", "lower"),
         ]
     ]
-    results.note("the caller's own work beside 1024 × 200 ms", [line], figures)
+    legend = (
+        "loses: against the same steps with nothing judged beside them, which moved by the noise; p99 step: judged over"
+        " not judged; submit, blocked: what the two calls took of the caller's time"
+    )
+    results.note("the caller's own work beside 1024 × 200 ms", [line], figures, legend)
 
 
 def test_memory_of_a_long_stream(once, results):
-    growth = once("endurance", endurance.measure_stream)
+    growth = once(endurance.measure_stream)
     early, late = growth.early / 2**20, growth.late / 2**20
     line = f"{growth.samples:,} samples: {early:.1f} MiB after a fifth, {late:.1f} MiB at the end"
     figure = record(endurance.STREAM, "RSS growth", growth.bytes_per_sample, "bytes/sample", "lower")
@@ -84,13 +93,13 @@ def test_memory_of_a_long_stream(once, results):
 
 
 def test_warm_cache(once, results):
-    rate = once("endurance", endurance.measure_warm_cache)
+    rate = once(endurance.measure_warm_cache)
     figure = record(endurance.WARM_CACHE, "verdicts from a warm cache", rate, "1/s", "higher", 3)
     results.note("warm SQLite cache", [f"{rate:,.0f} verdicts a second"], [figure])
 
 
 def test_many_calls_of_one_beside_one_call_of_many(once, results):
-    costs = once("calls", lambda: call_cost.measure(rounds=2))
+    costs = once(lambda: call_cost.measure(rounds=2))
     few, *_, many = call_cost.SIZES
     lines = [f"{'':20}" + "".join(f"{n:>9,}" for n in call_cost.SIZES) + f"   {many:,} / {few}"]
     figures = []
@@ -103,8 +112,9 @@ def test_many_calls_of_one_beside_one_call_of_many(once, results):
             figures.append(record(scenario, f"client CPU, {shape}", cost.microseconds, "µs/sample", "lower", rounds))
         metric = f"client CPU, {shape}: over n = {few}"
         figures.append(record(call_cost.SCENARIOS[many], metric, growth, "×", "lower", rounds))
+    title = f"client CPU a sample by calls; promised: at most {call_cost.PROMISED} × from {few} to {many:,}"
     results.note(
-        f"client CPU a sample by calls; promised: at most {call_cost.PROMISED} × from {few} to {many:,}", lines, figures
+        title, lines, figures, "a row for how calls are made, a column for how many samples; last: how it grows"
     )
 
 

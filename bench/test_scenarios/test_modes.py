@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from bench.runner import VIRTUAL_CLOCK, Stage
-from bench.scenarios import GRID, SOURCES, SWEEP, Scenario
+from bench import real
+from bench.real import RealEndpoint, Size
+from bench.scenarios import GRID, GUARDS, SOURCES, SWEEP, WIRE, Scenario
 
-VIRTUAL = [s for s in [*GRID, *SOURCES, *SWEEP] if s.backend == "respx" and s.mode != "process"]
+VIRTUAL = [s for s in [*GRID, *SOURCES, *SWEEP, *GUARDS] if s.backend == "respx" and s.mode != "process"]
 MOCKED_WORKERS = [s for s in GRID if s.backend == "respx" and s.mode == "process"]
 LOOPBACK = [s for s in GRID if s.backend == "loopback"]
 
@@ -17,7 +18,6 @@ def by_id(scenarios):
 
 
 @by_id(VIRTUAL)
-@pytest.mark.benchmark(timer=VIRTUAL_CLOCK.now)
 def test_virtual_time(run_benchmark, scenario: Scenario):
     run_benchmark(scenario)
 
@@ -32,5 +32,16 @@ def test_loopback(run_benchmark, scenario: Scenario):
     run_benchmark(scenario, rounds=3 if scenario.mode == "asyncio" else 1)
 
 
-def test_real_endpoint(run_benchmark, real_endpoint, real_scenario: Scenario):
-    run_benchmark(real_scenario, stage=Stage(real_endpoint.endpoint))
+@by_id(WIRE)
+def test_wire(run_benchmark, scenario: Scenario):
+    run_benchmark(scenario)
+
+
+def test_real_endpoint(once, results, real_endpoint: RealEndpoint, real_size: Size):
+    """What was paid for is told, whatever happens to the rest."""
+    try:
+        once(lambda: real_endpoint.measure(real_size, results.record))
+    finally:
+        measured = real_endpoint.measured(real_size)
+        title = f"real endpoint, n = {real_size.n}"
+        results.note(title, real_endpoint.lines(measured), real_endpoint.records(measured), real.LEGEND)

@@ -10,5 +10,5 @@ from bench.scenarios import PREFIXES, Scenario
 
 @pytest.mark.parametrize("scenario", PREFIXES, ids=[scenario.id for scenario in PREFIXES])
 def test_prefix_share(once, results, scenario: Scenario):
-    found = once(scenario.group, lambda: prefix_share.measure(scenario))
+    found = once(lambda: prefix_share.measure(scenario))
     results.note(prefix_share.TITLE, [prefix_share.line(scenario, found)], prefix_share.records_of(scenario, found))

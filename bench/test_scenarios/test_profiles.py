@@ -7,21 +7,14 @@ import pytest
 from bench.profiles import report
 from bench.profiles.drive import new_pace, play
 from bench.profiles.endpoints import PROFILES as ENDPOINTS
-from bench.runner import VIRTUAL_CLOCK
 from bench.scenarios import PROFILES, Scenario
 
 
 @pytest.mark.parametrize("scenario", PROFILES, ids=[scenario.id for scenario in PROFILES])
-@pytest.mark.benchmark(timer=VIRTUAL_CLOCK.now)
 def test_profile(once, results, scenario: Scenario):
     profile = ENDPOINTS[scenario.id.removeprefix("profile-")]
-
-    def judge():
-        auto = play(profile.open(), new_pace("auto"))
-        VIRTUAL_CLOCK.sleep(auto.seconds)
-        return auto
-
-    figures = report.measure(profile, once(scenario.group, judge))
+    figures = report.measure(profile, once(lambda: play(profile.open(), new_pace("auto"))))
     headings = [] if report.TITLE in results.notes else [report.HEADINGS]
     misses = [f"missed: {miss}" for miss in figures.misses()]
-    results.note(report.TITLE, [*headings, report.line(figures), *misses], report.records_of(scenario, figures))
+    lines = [*headings, report.line(figures), *misses]
+    results.note(report.TITLE, lines, report.records_of(scenario, figures), report.LEGEND)

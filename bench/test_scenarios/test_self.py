@@ -9,47 +9,43 @@ import pytest
 from bench.records import record
 from bench.scenarios import SELF, Scenario
 
-SCENARIOS = SELF if importlib.util.find_spec("torch") and importlib.util.find_spec("transformers") else []
-WITH_TORCH = pytest.mark.parametrize("self_mode", ["torch"] if SCENARIOS else [], indirect=True)
+HAS_TORCH = importlib.util.find_spec("torch") and importlib.util.find_spec("transformers")
+pytestmark = pytest.mark.skipif(not HAS_TORCH, reason="torch and transformers are not installed: tox -e bench-self")
 
 
 @pytest.fixture
-def self_mode(request):
+def self_mode():
     from bench import self_mode
 
     return self_mode
 
 
-@pytest.mark.parametrize("scenario", SCENARIOS, ids=[scenario.id for scenario in SCENARIOS])
+@pytest.mark.parametrize("scenario", SELF, ids=[scenario.id for scenario in SELF])
 def test_torch(run_benchmark, scenario: Scenario):
     run_benchmark(scenario)
 
 
-@WITH_TORCH
 def test_padding(once, results, self_mode):
-    by_length, at_random = once("self", self_mode.measure_padding)
+    by_length, at_random = once(self_mode.measure_padding)
     line = f"{by_length:.1%} by length, {at_random:.1%} in random order"
     figure = record(self_mode.PADDING, "padding", by_length, "of the computed positions", "lower")
     results.note("padding, 1024 samples in batches of 8", [line], [figure])
 
 
-@WITH_TORCH
 def test_batching_gain(once, results, self_mode):
-    gain = once("self", lambda: self_mode.measure_batching(pairs=5))
+    gain = once(lambda: self_mode.measure_batching(pairs=5))
     figure = record(self_mode.SPEED, "batch 8 over batch 1", gain, "× samples/s", "higher", 5)
     results.note("batch size 8 against 1, 128 samples, paired", [f"{gain:.2f} × the samples a second"], [figure])
 
 
-@WITH_TORCH
 def test_overhead(once, results, self_mode):
-    ratio = once("self", lambda: self_mode.measure_overhead(pairs=10))
+    ratio = once(lambda: self_mode.measure_overhead(pairs=10))
     figure = record(self_mode.SPEED, "time over a bare generate loop", ratio, "×", "lower", 10)
     results.note("the self mode over a bare generate loop, paired", [f"{ratio - 1:+.1%}"], [figure])
 
 
-@WITH_TORCH
 def test_memory_per_batch_size(once, results, self_mode):
-    memory = once("self", self_mode.measure_memory)
+    memory = once(self_mode.measure_memory)
     lines = [
         f"batch {peak.batch_size:2}: predicted {peak.total / 2**20:8.2f} MiB (weights {peak.weights / 2**20:.2f}, "
         f"KV cache {peak.kv_cache / 2**20:.2f}, activations {peak.activations / 2**20:.2f})"
