@@ -17,9 +17,10 @@ from typing import Any, NamedTuple, TypeVar
 
 import rewardcore
 from bench.handover import Outcome, hand_over, tallied
+from bench.mounted import mount_judge
 from bench.prefix_blocks import PrefixBlocks
 from bench.scenarios import MODES, Scenario, samples_of
-from bench.virtual import VirtualClock, mount_judge
+from bench.virtual import VirtualClock
 from rewardcore import Endpoint, Judge, Sample, Verdict
 from rewardcore.clock import SYSTEM_CLOCK, Clock
 from rewardcore.local.generator import Generator

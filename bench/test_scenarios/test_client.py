@@ -23,14 +23,20 @@ def test_cpu_per_sample_beside_the_peers(once, results):
     ours, scenario = costs[client_cost.OURS], client_cost.SCENARIO
     lines, figures = [], [record(scenario, "client CPU", ours.microseconds, "µs/sample", "lower", len(ours.rounds))]
     for name, cost in costs.items():
-        lines.append(f"{name:24} {cost.microseconds:8.0f} µs    rewardcore is {ours.ratio_to(cost):6.3f} × this")
+        told = f"{name:24} {cost.microseconds:8.0f} µs    rewardcore is {ours.ratio_to(cost):6.3f} × this"
+        lines.append(f"{told}    {cost.opened:4} connections opened")
         if name != client_cost.OURS:
             metric = f"client CPU over {name}"
             figures.append(record(scenario, metric, ours.ratio_to(cost), "×", "lower", len(cost.rounds)))
     missing = [name for name in PEERS if name not in INSTALLED_PEERS]
     lines += [f"{name:24} is not installed: extra peers" for name in missing]
     title = f"client CPU a sample, 60 at once, no latency; every client warm, {ROUNDS} rounds of {scenario.n} requests"
-    results.note(title, lines, figures, "the median of the rounds; ratios are those within a round")
+    results.note(
+        title,
+        lines,
+        figures,
+        "medians of the rounds; ratios are those within a round; opened: in all rounds, by clients that were warm",
+    )
 
 
 def test_efficiency_at_60_at_once(once, results):

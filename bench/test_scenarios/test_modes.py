@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from bench import real
+from bench.agreement import LEGEND
 from bench.real import RealEndpoint, Size
 from bench.scenarios import GRID, GUARDS, SOURCES, SWEEP, WIRE, Scenario
 
@@ -44,4 +44,4 @@ def test_real_endpoint(once, results, real_endpoint: RealEndpoint, real_size: Si
     finally:
         measured = real_endpoint.measured(real_size)
         title = f"real endpoint, n = {real_size.n}"
-        results.note(title, real_endpoint.lines(measured), real_endpoint.records(measured), real.LEGEND)
+        results.note(title, real_endpoint.lines(measured), real_endpoint.records(measured), LEGEND)

@@ -17,7 +17,8 @@ import respx
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bench.virtual import MountedJudge, VirtualClock, VirtualSelector, mount_judge
+from bench.mounted import MountedJudge, mount_judge
+from bench.virtual import VirtualClock, VirtualSelector
 from rewardcore.testing.latency import LatencyModel, Profile
 from rewardcore.testing.replies import expected_score
 
@@ -60,9 +61,11 @@ async def judge_async(count: int, workers: int) -> list[httpx.Response]:
 @contextmanager
 def background(clock: VirtualClock) -> Iterator[asyncio.AbstractEventLoop]:
     """A loop in a thread of its own, as the asyncio judge has one."""
-    loop = clock.new_event_loop()
+    loop, is_running = clock.new_event_loop(), threading.Event()
+    loop.call_soon(is_running.set)  # until it runs, the clock knows nothing of it, and may jump past it
     thread = threading.Thread(target=loop.run_forever)
     thread.start()
+    is_running.wait(NET)
     try:
         yield loop
     finally:
