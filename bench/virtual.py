@@ -210,11 +210,13 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         self._virtual_selector.wake = lambda: self.call_soon_threadsafe(lambda: None)
         super().__init__(self._virtual_selector)
         self._clock_resolution = 1 / NANOSECONDS  # timers within one tick are due together (up to 2**22 s)
+        self._has_run = False
 
     def time(self) -> float:
         return self._clock.now()
 
     def run_forever(self) -> None:
+        self._has_run = True
         self._clock._begin(self._party)
         try:
             with self._clock._in_this_thread(self._party):
@@ -229,7 +231,13 @@ class VirtualLoop(asyncio.SelectorEventLoop):
             handle = super().call_soon_threadsafe(callback, *args, context=context)
             if self._virtual_selector.is_blocked:
                 self._clock._resume(self._party)
+            elif not self._has_run:  # its thread may begin late: time must not jump past what it has to do
+                self._clock._begin(self._party)
             return handle
+
+    def close(self) -> None:
+        super().close()
+        self._clock._end(self._party)
 
     def run_in_executor(  # type: ignore[override]  # as above
         self, executor: Executor | None, func: Callable[..., Result], *args: Any

@@ -334,6 +334,35 @@ def test_two_loops_share_one_clock() -> None:
     assert clock.now() == 10.0
 
 
+def test_time_does_not_jump_past_the_work_of_a_loop_whose_thread_begins_late() -> None:
+    clock = VirtualClock()
+    loop, seen = clock.new_event_loop(), []
+    thread = threading.Thread(target=lambda: loop.run_until_complete(asyncio.sleep(7.0)))
+    wait = clock._wait
+
+    def begin_the_thread_first(*given: Any) -> bool:
+        """Somebody sleeps, and only then does the loop's thread begin."""
+        clock._wait = wait  # type: ignore[method-assign]
+        thread.start()
+        return wait(*given)
+
+    clock._wait = begin_the_thread_first  # type: ignore[method-assign]
+    loop.call_soon_threadsafe(lambda: seen.append(clock.now()))
+    clock.sleep(5.0)
+    thread.join(NET)
+    loop.close()
+    assert seen == [0.0]
+
+
+def test_a_loop_that_never_ran_holds_nobody_up_once_it_is_closed() -> None:
+    clock = VirtualClock()
+    loop = clock.new_event_loop()
+    loop.call_soon_threadsafe(print)
+    loop.close()
+    clock.sleep(5.0)
+    assert clock.now() == 5.0
+
+
 def test_a_plain_thread_beside_a_loop_never_deadlocks() -> None:
     clock = VirtualClock()
     with background(clock) as loop:
