@@ -40,7 +40,7 @@ class Agreement:
         return cls(len(differences), equal / len(differences), sum(differences) / len(differences))
 
     def __str__(self) -> str:
-        return f"{self.equal:.0%} equal, ±{self.difference:.2f}"
+        return f"{self.equal:.0%} of {self.pairs} equal, ±{self.difference:.2f}"
 
 
 @dataclass(frozen=True)

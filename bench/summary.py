@@ -30,6 +30,7 @@ COLUMNS = {
     "pause": "virtual seconds from a refusal until the same request came again, on average",
     "too soon": "retries that came before the time that Retry-After had asked for",
     "digest": "over every status, score and text: the same where the verdicts are",
+    "figure": "what is counted where time shows nothing: prefixes, a stream's memory, a cache's faults, work of submit",
     "at once": "`max_concurrent`",
     "claim": "what the documents say that this project started from",
     "claimed": "their figure",
@@ -144,6 +145,8 @@ def _tables(results: Results) -> Iterator[Table]:
         headings,
         [_guard_row(r) for r in guards],
     )
+    counted = [row for run in results.runs.values() for row in _counted_rows(run)]
+    yield "what time does not show", ("scenario", "figure"), counted
     claims = [_claim_row(results, claim) for claim in CLAIMS if {claim.before, claim.after} <= results.runs.keys()]
     yield "claims of the source documents", ("claim", "claimed", "here", "ideal"), claims
     sweep = [results.runs[scenario.id] for scenario in SWEEP if scenario.id in results.runs]
@@ -184,6 +187,21 @@ def _guard_row(run: Run) -> tuple[str, ...]:
     too_soon = _count(run.too_soon) if run.refused else "–"
     counts = (str(run.requests), _count(run.refused), pause, too_soon, _count(run.peak_in_flight))
     return run.scenario.id, _seconds(run), _share(run), *counts, run.digest[:8]
+
+
+def _counted_rows(run: Run) -> Iterator[tuple[str, str]]:
+    id = run.scenario.id
+    if run.prefix_share is not None and run.scenario.responses > 1:
+        yield id, f"{run.prefix_share:.1%} of the bytes sent stood at the beginning of earlier requests"
+    if run.left_behind is not None:
+        yield (
+            id,
+            f"{run.left_behind} bytes a sample are left behind: the latest 4,096 latencies are kept on purpose",
+        )
+    if run.wrong_from_cache is not None:
+        yield id, f"{run.wrong_from_cache} of {run.scenario.n} verdicts out of the cache are not what the endpoint said"
+    if run.submit_bytecodes is not None and run.scenario.id == "async-1024":
+        yield id, f"{run.submit_bytecodes:,} bytecodes of rewardcore run in the caller's thread while it submits"
 
 
 def _seconds(run: Run) -> str:

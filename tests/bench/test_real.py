@@ -115,7 +115,7 @@ def test_a_server_that_scores_differently_each_time_gets_a_speed_up_with_its_agr
     assert agreement == Agreement(16, 15 / 16, pytest.approx(7 / 9 / 16))
     (row,) = [line for line in lines if line.startswith("asyncio")]
     assert "×" in row
-    assert "94% equal, ±0.05" in row
+    assert "94% of 16 equal, ±0.05" in row
     metrics = {figure.metric for figure in figures if figure.mode == "asyncio"}
     assert {"speed-up over sync", "scores equal to sync's", "mean difference to sync's scores"} <= metrics
 
@@ -229,7 +229,7 @@ def test_a_session_against_a_real_endpoint_runs_its_sizes(tmp_path, judge_server
     assert done.returncode == 0, done.stdout
     assert "real endpoint http://127.0.0.1" in done.stdout
     shown = done.stdout[done.stdout.index("── real endpoint, n = 16") :]
-    assert "100% equal, ±0.00" in shown
+    assert "100% of 16 equal, ±0.00" in shown
     assert LEGEND[:40] in shown
     lines = [json.loads(line) for line in path.read_text().splitlines()]
     assert {(line["base_url"], line["model"]) for line in lines} == {(judge_server.base_url, "judge")}

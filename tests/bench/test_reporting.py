@@ -101,7 +101,7 @@ def test_the_summary_shows_the_claim_what_is_here_and_the_ideal(results):
 def test_every_column_is_explained_in_one_line_below_the_tables(results):
     lines = list(summary.render(results))
     headings = {name for title, names, rows in summary._tables(results) if rows for name in names} - {"scenario"}
-    assert {"virtual s", "pause", "too soon", "claimed", "blocked"} <= headings
+    assert {"virtual s", "pause", "too soon", "claimed", "blocked", "figure"} <= headings
     for name in headings:
         (explained,) = [line for line in lines if line.strip().startswith(f"{name}: ")]
         assert lines.index(explained) > max(lines.index(line) for line in lines if line.startswith("──"))
