@@ -36,7 +36,7 @@ SMALL = 32
 class Tally:
     """Of verdicts as they come: how they ended, a digest over all that every mode must agree on, and the figures.
 
-    Whoever measures memory keeps no figures: a float of a verdict's is one that rewardcore has made.
+    Whoever measures memory keeps neither figures nor places: they are objects that rewardcore has made.
     """
 
     def __init__(self, keeps_figures: bool = True) -> None:
@@ -44,11 +44,12 @@ class Tally:
         self.scores: list[float | None] = []
         self.latencies: list[float] = []
         self._keeps_figures = keeps_figures
-        self._lines: dict[int, bytes] = {}
+        self._lines: list[bytes] = []
 
     def add(self, place: int, verdict: Verdict) -> None:
         self.statuses[verdict.status] += 1
         line = f"{verdict.status} {verdict.score!r} {verdict.text!r}"
+        self._lines += [b""] * (place + 1 - len(self._lines))
         self._lines[place] = hashlib.sha256(line.encode()).digest()
         if self._keeps_figures:
             self.scores.append(verdict.score)
@@ -57,7 +58,7 @@ class Tally:
     @property
     def digest(self) -> str:
         """In the samples' order, whatever the order in which they came."""
-        return hashlib.sha256(b"".join(self._lines[place] for place in sorted(self._lines))).hexdigest()[:16]
+        return hashlib.sha256(b"".join(self._lines)).hexdigest()[:16]
 
 
 @dataclass(frozen=True)
