@@ -37,6 +37,7 @@ _POOL = "rewardcore/http/transports/worker_pool.py"
 _ENGINE = "rewardcore/http/engine.py"
 _RETRY = "rewardcore/http/retry.py"
 _JUDGE = "rewardcore/judge.py"
+_STREAM = "rewardcore/stream.py"
 
 _POST = "            response = await self._session.post("
 _POST_TWICE = (
@@ -155,7 +156,7 @@ DEFECTS = [
     ),
     Defect(
         "a stream keeps the calls that are over",
-        ((_JUDGE, "                    calls.popleft()\n", "                    break\n"),),
+        ((_STREAM, "            self._calls.popleft()\n", "            break\n"),),
         ("calls-stream", "left behind by a stream"),
     ),
     *(
