@@ -4,8 +4,9 @@
 are refusals, storms and uneven latency, other calls and warm caches, in virtual time; `CLAIMS` are the settings of the
 documents this project started from, with their figures beside the ideal; `SWEEP` is one endpoint under rising
 concurrency, `STEPS` are a trainer's steps in the shapes of TRL and verl, `PROFILES` are endpoints of every temper, five
-batches each, `REJECTIONS` are runs of rejection sampling, `PREFIXES` are groups of responses as each rubric shows them.
-A scenario that comes to mean something else gets another `version`: histories compare only what is the same.
+batches each, `REJECTIONS` are runs of rejection sampling, `PREFIXES` are groups of responses as each rubric shows them,
+`PAIRED` is what the gate runs on a real clock. A scenario that comes to mean something else gets another `version`:
+histories compare only what is the same.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from rewardcore.testing.latency import LatencyModel, Profile
 from rewardcore.testing.replies import describe
 
 SIZES = (16, 32, 100, 1024)
-FAMILIES = ("wire", "refused", "uneven", "calls", "warm", "sweep", "step", "profile", "reject", "prefix")
+FAMILIES = ("wire", "refused", "uneven", "calls", "warm", "sweep", "step", "profile", "reject", "prefix", "paired")
 BATCH_SIZES = (1, 2, 4, 8, 16)
 Backend = Literal["respx", "loopback", "real", "torch", "engine", "rubric"]
 #: How a caller hands its samples over: all in one call, each in a call of its own, or as a stream.
@@ -285,6 +286,18 @@ REJECTIONS = [REJECTION, REJECTION_STRAGGLERS, REJECTION_RESUMED, REJECTION_STRE
 
 PREFIXES = [Scenario(f"prefix-{name}", 32 * 8, "any", "rubric", responses=8) for name in rubrics.BY_NAME]
 
+#: What the gate's pairs run, over sockets and on a real clock: without latency, what the client can do at most and what
+#: that costs it; the control is asked by the standard library.
+PAIRED = [
+    Scenario("paired-control", 300, "sync", "loopback", profile=Profile()),
+    Scenario("paired-saturated", 1024, "asyncio", "loopback", profile=Profile()),
+    Scenario("paired-latency", 1024, "asyncio", "loopback", profile=SCALED_LATENCY),
+    Scenario("paired-sync", 100, "sync", "loopback", profile=Profile()),
+    Scenario("paired-process", 100, "process", "loopback", profile=Profile()),
+    Scenario("paired-beside", 1024, "asyncio", "loopback", profile=SCALED_LATENCY),
+    Scenario("paired-memory", 2048, "asyncio", "loopback", profile=Profile()),
+]
+
 CLAIMS = [
     Claim("async batch, no cache", "naive-1024", "async-1024", "16×", 1024 / 18),
     Claim("async batch, cache", "naive-1024", "async-1024-cached", "27×", 1024 / 5),
@@ -299,20 +312,8 @@ SELF = [
     for n in SIZES
     for batch_size in BATCH_SIZES
 ]
-REGISTRY: dict[str, Scenario] = {
-    scenario.id: scenario
-    for family in (
-        GRID,
-        WIRE,
-        GUARDS,
-        SELF,
-        SOURCES,
-        SWEEP,
-        STEPS,
-        [TRL_STEPS, VERL_MANAGERS],
-        PROFILES,
-        REJECTIONS,
-        PREFIXES,
-    )
-    for scenario in family
-}
+_ALL = (
+    *(GRID, WIRE, GUARDS, SELF, SOURCES, SWEEP, STEPS, [TRL_STEPS, VERL_MANAGERS]),
+    *(PROFILES, REJECTIONS, PREFIXES, PAIRED),
+)
+REGISTRY: dict[str, Scenario] = {scenario.id: scenario for family in _ALL for scenario in family}

@@ -6,9 +6,11 @@ measured beside it. One thread, as OMP_NUM_THREADS=1 says too: two on a busy mac
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import random
 import statistics
+import tempfile
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -17,7 +19,8 @@ from pathlib import Path
 import torch
 
 import rewardcore
-from bench.records import DIRECTORY
+from bench.counted_memory import count
+from bench.records import DIRECTORY, Direction, Record, record
 from bench.runner import Stage
 from bench.scenarios import BATCH_SIZES, REGISTRY, Scenario, samples_of
 from fixtures.tiny_judge import make_tiny_judge
@@ -28,6 +31,8 @@ from rewardcore.memory.predicted import Curve, Peak, fit, predict
 from rewardcore.rubrics import TemplateRubric
 
 NEW_TOKENS = 64
+#: Prompt and reply in tokens, where the KV cache at the end outweighs what reading the prompt takes.
+LONG_REPLY = (16, 1000)
 #: Short, since the tiny model reads little: what is measured is batching, not the judge's manners.
 RUBRIC = TemplateRubric("short", "{response} Rate this from 1 to 10: <score>X</score>")
 SPEED = Scenario("self-speed", 128, "self", "torch")
@@ -42,8 +47,15 @@ def generator() -> TorchGenerator:
 
 
 def tiny_judge() -> Path:
+    """Made once, and there at once: two processes may want it at the same time."""
     directory = DIRECTORY / "tiny-judge"
-    return directory if (directory / "model.safetensors").exists() else make_tiny_judge(directory)
+    if not (directory / "model.safetensors").exists():
+        DIRECTORY.mkdir(exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=DIRECTORY) as temporary:
+            made = make_tiny_judge(Path(temporary) / "judge")
+            with contextlib.suppress(OSError):  # the other was first
+                made.rename(directory)
+    return directory
 
 
 def torch_stage() -> Stage:
@@ -57,6 +69,10 @@ def measure_padding() -> tuple[float, float]:
     size = PADDING.batch_size
     at_random = [shuffled[start : start + size] for start in range(0, len(shuffled), size)]
     return padding_waste(lengths, form_batches(lengths, size)), padding_waste(lengths, at_random)
+
+
+def padding_record(by_length: float) -> Record:
+    return record(PADDING, "padding", by_length, "of the computed positions", "lower")
 
 
 def measure_batching(pairs: int) -> float:
@@ -99,11 +115,48 @@ def _bare_loop() -> None:
         generator().generate([conversations[index] for index in batch])
 
 
+def counted_records() -> list[Record]:
+    """What one batch of the longest samples really allocates here, by batch size, and what of it stays behind."""
+    conversations = [RUBRIC.messages(sample) for sample in samples_of(PADDING)]
+    first, *_ = form_batches(generator().lengths(conversations), BATCH_SIZES[-1])
+    longest = [conversations[index] for index in first]
+    generator().generate(longest)  # what the model keeps from its first batch on is no batch's own
+    records = []
+    for size in BATCH_SIZES:
+        counted = count(generator().model, functools.partial(generator().generate, longest[:size]))
+        records.append(record(PADDING, f"counted peak, batch {size}", counted.peak, "bytes", "lower"))
+        records.append(record(PADDING, f"left behind by a batch of {size}", counted.left, "bytes", "lower"))
+    return records
+
+
 @dataclass(frozen=True)
 class Memory:
     predicted: list[Peak]
     curve: Curve
     measured: list[Measured]
+    of_a_long_reply: list[Peak]
+
+    def records(self) -> list[Record]:
+        return self.predicted_records() + self.measured_records()
+
+    def predicted_records(self) -> list[Record]:
+        figures: list[tuple[str, float, str]] = [
+            ("predicted peak, intercept", self.curve.intercept, "bytes"),
+            ("predicted peak, slope", self.curve.slope, "bytes/sample"),
+        ]
+        for kind, peaks in (("", self.predicted), (" of a long reply", self.of_a_long_reply)):
+            figures += [(f"predicted peak{kind}, batch {peak.batch_size}", peak.total, "bytes") for peak in peaks]
+        return [record(PADDING, *figure, "lower") for figure in figures]
+
+    def measured_records(self) -> list[Record]:
+        figures: list[tuple[str, float, str, Direction]] = []
+        for peak in self.measured:
+            figures += [
+                (f"CUDA peak allocated, batch {peak.batch_size}", peak.allocated, "bytes", "lower"),
+                (f"CUDA peak reserved, batch {peak.batch_size}", peak.reserved, "bytes", "lower"),
+                (f"tokens a second, batch {peak.batch_size}", peak.tokens_per_second, "1/s", "higher"),
+            ]
+        return [record(PADDING, *figure) for figure in figures]
 
 
 def measure_memory() -> Memory:
@@ -112,4 +165,4 @@ def measure_memory() -> Memory:
     longest = max(generator().lengths([RUBRIC.messages(sample) for sample in samples_of(PADDING)]))
     peaks = predict(model.config, BATCH_SIZES, longest, NEW_TOKENS, model.dtype)
     measured = measure(model, BATCH_SIZES, longest, NEW_TOKENS) if torch.cuda.is_available() else []
-    return Memory(peaks, fit(peaks), measured)
+    return Memory(peaks, fit(peaks), measured, predict(model.config, BATCH_SIZES, *LONG_REPLY, model.dtype))

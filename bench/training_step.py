@@ -43,9 +43,13 @@ def measure() -> dict[str, Run]:
     runs = {}
     for scenario in STEPS:
         with stage_for(scenario) as stage:
-            runs[scenario.id] = (_run_loop if scenario.id == "step-verl-loop" else run)(scenario, stage)
+            runs[scenario.id] = run_step(scenario, stage)
     check_equal_work(list(runs.values()))
     return runs
+
+
+def run_step(scenario: Scenario, stage: Stage) -> Run:
+    return (_run_loop if scenario.id == "step-verl-loop" else run)(scenario, stage)
 
 
 def generated_at(scenario: Scenario) -> list[float]:

@@ -28,7 +28,7 @@ def test_torch(run_benchmark, scenario: Scenario):
 def test_padding(once, results, self_mode):
     by_length, at_random = once(self_mode.measure_padding)
     line = f"{by_length:.1%} by length, {at_random:.1%} in random order"
-    figure = record(self_mode.PADDING, "padding", by_length, "of the computed positions", "lower")
+    figure = self_mode.padding_record(by_length)
     results.note("padding, 1024 samples in batches of 8", [line], [figure])
 
 
@@ -57,15 +57,4 @@ def test_memory_per_batch_size(once, results, self_mode):
         for peak in memory.measured
     ]
     lines.append(f"curve: {memory.curve.intercept / 2**20:.2f} MiB + {memory.curve.slope / 2**20:.3f} MiB a sample")
-    figures = [
-        ("predicted peak, intercept", memory.curve.intercept, "bytes", "lower"),
-        ("predicted peak, slope", memory.curve.slope, "bytes/sample", "lower"),
-        *((f"predicted peak, batch {peak.batch_size}", peak.total, "bytes", "lower") for peak in memory.predicted),
-    ]
-    for peak in memory.measured:
-        figures += [
-            (f"CUDA peak allocated, batch {peak.batch_size}", peak.allocated, "bytes", "lower"),
-            (f"CUDA peak reserved, batch {peak.batch_size}", peak.reserved, "bytes", "lower"),
-            (f"tokens a second, batch {peak.batch_size}", peak.tokens_per_second, "1/s", "higher"),
-        ]
-    results.note("memory by batch size", lines, [record(self_mode.PADDING, *figure) for figure in figures])
+    results.note("memory by batch size", lines, memory.records())
