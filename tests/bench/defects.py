@@ -230,15 +230,19 @@ def plant(defect: Defect | None, directory: Path) -> Path:
     """A copy of the package and of the harness, with the defect in it; None leaves it as it is."""
     for name in ("rewardcore", "bench"):
         shutil.copytree(ROOT / name, directory / name, ignore=shutil.ignore_patterns("__pycache__"))
-    for file, before, after in defect.edits if defect is not None else ():
+    if defect is not None:
+        edit(defect, directory)
+    return directory
+
+
+def edit(defect: Defect, directory: Path) -> None:
+    """In whatever directory has the package, be it a checkout or what was installed from one."""
+    for file, before, after in defect.edits:
         path = directory / file
         text = path.read_text(encoding="utf-8")
         if text.count(before) != 1:
-            raise AssertionError(
-                f"{defect and defect.name!r} stands on a text that {file} has {text.count(before)} times"
-            )
+            raise AssertionError(f"{defect.name!r} stands on a text that {file} has {text.count(before)} times")
         path.write_text(text.replace(before, after), encoding="utf-8")
-    return directory
 
 
 def measure(directory: Path, ids: list[str]) -> Figures:

@@ -1,0 +1,122 @@
+"""Processes that measure: started in a revision's environment, with this checkout's harness and nothing else of it."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import tempfile
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any, TypeVar
+
+from bench.harness import stand_apart
+
+STDERR_TAIL = 300
+#: Seconds without a word after which a child is taken for stuck; what it does takes a few, under valgrind fifty.
+PATIENCE = 300.0
+Result = TypeVar("Result")
+
+
+def environment() -> dict[str, str]:
+    """Hashes, threads and the path are the same for every child, whoever started the gate."""
+    kept = {
+        name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "PYTEST", "REWARDCORE"))
+    }
+    fixed = {"PYTHONHASHSEED": "0", "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1", "TQDM_DISABLE": "1"}
+    return {**kept, **fixed, "PYTHONPATH": str(stand_apart())}
+
+
+class Child:
+    """A module of the harness at work. It answers in lines of JSON; when it ends early, `death` says how."""
+
+    def __init__(self, python: Path, module: str, arguments: Sequence[str], wrapper: Sequence[str] = ()) -> None:
+        self._is_stuck = False
+        self._stderr = tempfile.TemporaryFile("w+")  # noqa: SIM115  # closed in `close`
+        # In a directory of its own: `-m` puts where it is started at the head of the path.
+        self._directory = tempfile.TemporaryDirectory(prefix="rewardcore-gate-")
+        self._process = subprocess.Popen(
+            [*wrapper, str(python), "-m", module, *arguments],
+            cwd=self._directory.name,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self._stderr,
+            text=True,
+            env=environment(),
+            start_new_session=True,  # so that what it started ends with it
+        )
+
+    def tell(self, line: str = "") -> None:
+        assert self._process.stdin is not None
+        print(line, file=self._process.stdin, flush=True)
+
+    def read(self) -> Any:
+        """The next answer; None when there is none any more."""
+        assert self._process.stdout is not None
+        watch = threading.Timer(PATIENCE, self._lose_patience)
+        watch.start()
+        try:
+            for line in self._process.stdout:
+                with contextlib.suppress(json.JSONDecodeError):  # what a package prints is no answer
+                    return json.loads(line)
+            return None
+        finally:
+            watch.cancel()
+
+    def _lose_patience(self) -> None:
+        self._is_stuck = True
+        self.kill()
+
+    def death(self) -> str:
+        code = self._process.wait()
+        if self._is_stuck:
+            return f"it said nothing for {PATIENCE:g} s, and was ended"
+        self._stderr.seek(0)
+        said = self._stderr.read().strip().splitlines()
+        last = said[-1][:STDERR_TAIL] if said else "it said nothing"
+        return f"its process ended with code {code}: {last}"
+
+    def kill(self) -> None:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self._process.pid, signal.SIGKILL)
+
+    def close(self) -> None:
+        self.kill()
+        with self._process:
+            self._process.wait()
+        self._stderr.close()
+        self._directory.cleanup()
+
+
+_LIVE: set[Child] = set()
+_broken_off = threading.Event()
+
+
+@contextlib.contextmanager
+def started(python: Path, module: str, *arguments: str, wrapper: Sequence[str] = ()) -> Iterator[Child]:
+    if _broken_off.is_set():
+        raise KeyboardInterrupt
+    child = Child(python, module, arguments, wrapper)
+    _LIVE.add(child)
+    try:
+        yield child
+    finally:
+        _LIVE.discard(child)
+        child.close()
+
+
+def at_once(*jobs: Callable[[], Result]) -> list[Result]:
+    """Each in a thread, since each waits for a child. Whoever breaks off ends the children, or would wait for them."""
+    with ThreadPoolExecutor(len(jobs)) as threads:
+        started_jobs = [threads.submit(job) for job in jobs]
+        try:
+            return [job.result() for job in started_jobs]
+        except BaseException:
+            _broken_off.set()
+            for child in list(_LIVE):
+                child.kill()
+            raise
