@@ -98,11 +98,11 @@ _broken_off = threading.Event()
 
 @contextlib.contextmanager
 def started(python: Path, module: str, *arguments: str, wrapper: Sequence[str] = ()) -> Iterator[Child]:
-    if _broken_off.is_set():
-        raise KeyboardInterrupt
     child = Child(python, module, arguments, wrapper)
     _LIVE.add(child)
     try:
+        if _broken_off.is_set():  # whoever broke off has not seen it
+            raise KeyboardInterrupt
         yield child
     finally:
         _LIVE.discard(child)
