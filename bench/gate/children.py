@@ -10,7 +10,7 @@ import subprocess
 import tempfile
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -19,6 +19,7 @@ from bench.harness import stand_apart
 STDERR_TAIL = 300
 #: Seconds without a word after which a child is taken for stuck; what it does takes a few, under valgrind fifty.
 PATIENCE = 300.0
+_LOOK_SECONDS = 0.5
 Result = TypeVar("Result")
 
 
@@ -112,8 +113,11 @@ def started(python: Path, module: str, *arguments: str, wrapper: Sequence[str] =
 def at_once(*jobs: Callable[[], Result]) -> list[Result]:
     """Each in a thread, since each waits for a child. Whoever breaks off ends the children, or would wait for them."""
     with ThreadPoolExecutor(len(jobs)) as threads:
-        started_jobs = [threads.submit(job) for job in jobs]
+        started_jobs: list[Future[Result]] = []
         try:
+            started_jobs += [threads.submit(job) for job in jobs]
+            while wait(started_jobs, _LOOK_SECONDS).not_done:
+                pass  # a signal that another thread was given is heeded only when this one runs
             return [job.result() for job in started_jobs]
         except BaseException:
             _broken_off.set()
