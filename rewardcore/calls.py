@@ -26,12 +26,13 @@ from .verdict import Verdict
 class Run:
     """What the calls of one stream share: how often each request has come, and that they are one run.
 
-    `draws` is how far each request's independent draws are numbered, `held` those that nobody else may use meanwhile.
+    `draws` is how far each request's independent draws are numbered, `held` those that nobody else may use while it is
+    open: while one of its calls is, or the stream itself, which counts as one.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, open_calls: int = 0) -> None:
         self.has_begun = False
-        self.open_calls = 0
+        self.open_calls = open_calls
         self.draws: Counter[bytes] = Counter()
         self.held: list[tuple[bytes, int]] = []
 
@@ -98,6 +99,10 @@ class Driver(ABC):
     @abstractmethod
     def abandon(self, call: Call) -> None:
         """Nobody waits for this call any more, and nobody is told; what is in the air may still reach the cache."""
+
+    def release(self, run: Run) -> None:
+        """Its stream is over, which held it open between its calls. For whoever numbers draws; others need not know."""
+        return
 
     @abstractmethod
     def close(self) -> None: ...

@@ -42,7 +42,7 @@ class Stream:
         self._wake = wake
         self._chunk_size = chunk_size
         self._room = chunk_size * rounds
-        self._run = Run()
+        self._run = Run(1)
         self._calls: deque[Call] = deque()
         self._tally = Tally()
         self._taken, self._received, self._is_exhausted = 0, 0, False
@@ -82,4 +82,5 @@ class Stream:
         if self._driver.pid == os.getpid():  # after a fork, the calls are the parent's
             for call in self._calls:
                 self._driver.abandon(call)
+            self._driver.release(self._run)
             self._losses.ended(self._tally, self._taken)

@@ -190,6 +190,13 @@ class Engine:
             call.let_go()
             self._ended(call)
 
+    def release(self, run: Run) -> None:
+        """One that held it open does so no more: with the last of them, its draws are free."""
+        run.open_calls -= 1
+        if not run.open_calls:
+            self._draws.difference_update(run.held)
+            run.held.clear()
+
     def close(self, now: float) -> None:
         """Whatever waits is told so; what is in the air is forgotten, and its driver's to end."""
         closed = Answer(failure=JudgeClosed("the judge was closed before this sample was judged"))
@@ -200,6 +207,7 @@ class Engine:
         self._parked.clear()
         self._ready.clear()
         self._again.clear()
+        self._draws.clear()  # of streams that nobody has ended
 
     def _due(self, now: float) -> deque[Flight]:
         """Whose first flight goes next: a retry that is due before a sample that was never sent, if the pace agrees."""
@@ -389,8 +397,7 @@ class Engine:
     def _draw(self, call: Call, request: Request) -> Request:
         """The first draw of this request that no open run has: never shared, and found again in the cache later."""
         if call.run is None:
-            call.run = Run()
-            call.run.open_calls = 1
+            call.run = Run(1)
         run, base = call.run, request.key
         number = run.draws[base]
         while (base, number) in self._draws:
@@ -487,11 +494,8 @@ class Engine:
             return
         del self._open[call]
         self._deadlines.lost()
-        if (run := call.run) is not None:
-            run.open_calls -= 1
-            if not run.open_calls:
-                self._draws.difference_update(run.held)
-                run.held.clear()
+        if call.run is not None:
+            self.release(call.run)
 
 
 def _is_stale(flight: Flight, failure: Failure) -> bool:

@@ -497,6 +497,18 @@ def test_draws_are_free_again_when_the_calls_have_ended(drawing):
     assert draws(drawing)[0] == [0, 1, 3]
 
 
+def test_a_stream_holds_its_draws_between_two_of_its_calls_until_it_is_over(drawing):
+    run = Run(1)  # as a stream makes it
+    drawing.call("a", run=run)
+    _, (flight,) = draws(drawing)
+    drawing.settle(flight, failed(Rejected))
+    drawing.call("a")
+    assert draws(drawing)[0] == [1]
+    drawing.engine.release(run)
+    drawing.call("a")
+    assert draws(drawing)[0] == [0]
+
+
 @either_way
 def test_draws_are_free_again_when_nobody_waits_for_them(drawing, leave):
     call = drawing.call("a", deadline=10.0)

@@ -42,8 +42,6 @@ class History:
         name = type(self.driver).__name__
         self.world.note(f"{name}, {limit} at once, deadline {self.deadline}, {rubric.independent=}")
         self.is_closed = False
-        # A stream's independent draws are held only while one of its calls is open, and in sync none is between two.
-        self.streams = not (is_sync and rubric.independent)
 
     def play(self) -> None:
         """Raises Wrong, or Deadlock, at the first broken promise."""
@@ -89,9 +87,9 @@ class History:
             self._thread(self._cancel_at_once_and_ask_again),
             self._thread(self._ask_now_and_then),
             self._one_by_one,
+            self._thread(self._read_on),
+            self._thread(self._stop_reading),
         ]
-        if self.streams:
-            deeds += [self._thread(self._read_on), self._thread(self._stop_reading)]
         if isinstance(self.judge, AsyncioJudge):
             deeds += [self._await, self._await_impatiently, self._stream, self._break_off]
         for _ in range(self.dice.randint(1, 4)):

@@ -15,7 +15,7 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any
 
-from ...calls import Call, Driver, WouldBlock
+from ...calls import Call, Driver, Run, WouldBlock
 from ...clock import Clock
 from ...failures import Failure, RewardcoreError
 from ...reply import Answer, Reply
@@ -50,7 +50,7 @@ class LoopDriver(Driver):
         self._asides: dict[asyncio.Task[None], None] = {}
         self._alarm: asyncio.TimerHandle | None = None
         self._alarm_at = math.inf
-        self._posted: deque[tuple[Callable[[Call], None], Call]] = deque()
+        self._posted: deque[tuple[Callable[[Any], None], Call | Run]] = deque()
         self._posting = threading.RLock()  # a stream that the garbage collector ends may post in the midst of a post
         self._closed = False
 
@@ -62,6 +62,9 @@ class LoopDriver(Driver):
 
     def abandon(self, call: Call) -> None:
         self._post(self._abandon, call)
+
+    def release(self, run: Run) -> None:
+        self._post(self.engine.release, run)
 
     def stats(self) -> Stats:
         return self.engine.stats.snapshot()
@@ -77,13 +80,13 @@ class LoopDriver(Driver):
                 shut_down(self._aside)
             self._close_engine(self.engine)
 
-    def _post(self, action: Callable[[Call], None], call: Call) -> bool:
+    def _post(self, action: Callable[[Any], None], subject: Call | Run) -> bool:
         """One wake-up of the loop for however many calls have gathered."""
         with self._posting:
             if self._closed:
                 return False
             is_first = not self._posted
-            self._posted.append((action, call))
+            self._posted.append((action, subject))
             if is_first:
                 self.loop.call_soon_threadsafe(self._read_post)
             return True
@@ -93,8 +96,8 @@ class LoopDriver(Driver):
     def _read_post(self) -> None:
         with self._posting:
             posted, self._posted = self._posted, deque()
-        for action, call in posted:
-            action(call)
+        for action, subject in posted:
+            action(subject)
         self._pump()
 
     def _abandon(self, call: Call) -> None:

@@ -249,7 +249,7 @@ def _judge_here(connection: Connection, open_driver: Callable[[], LoopDriver], l
                 verdicts.append((index, *_values(Answer(failure=failure).verdict())))
         flush()
         if samples:  # one clock for all processes
-            shared = None if run is None else runs.setdefault(run, Run())
+            shared = None if run is None else runs.setdefault(run, Run(1))
             calls[number] = call = Call(samples, deadline, tell, finished, shared)
             driver.begin(call)
 
@@ -261,8 +261,8 @@ def _judge_here(connection: Connection, open_driver: Callable[[], LoopDriver], l
                     begin(*content)
                 elif kind == "abandon" and (call := calls.pop(content[0], None)) is not None:
                     driver.abandon(call)
-                elif kind == "forget":
-                    runs.pop(content[0], None)
+                elif kind == "forget" and (run := runs.pop(content[0], None)) is not None:
+                    driver.release(run)
                 elif kind == "stats":
                     send("stats", content[0], figures=True)
                 elif kind == "close":
