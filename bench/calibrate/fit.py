@@ -153,14 +153,15 @@ def mean_of(profile: Profile) -> float:
     return profile.latency * math.exp(profile.spread**2 / 2) * stragglers
 
 
-# The line: median seconds against load, in logarithms, so that twice and half as long are as wrong.
+# The line: mean seconds against load, since makespans follow the mean, in logarithms, so that twice and half as long
+# are as wrong.
 
 Points = Sequence[tuple[float, list[float]]]
 
 
 def _line(points: Points) -> tuple[float, float]:
-    """(seconds alone, growth) that miss the medians of all levels least, by their replies."""
-    levels = [(load - 1.0, math.log(median(seconds)), len(seconds)) for load, seconds in points]
+    """(mean seconds alone, growth) that miss the means of all levels least, weighted by their replies."""
+    levels = [(load - 1.0, math.log(fmean(seconds)), len(seconds)) for load, seconds in points]
     total = sum(weight for _, _, weight in levels)
 
     def missed(growth: float) -> tuple[float, float]:
@@ -191,8 +192,8 @@ def _profile(points: Points, line: tuple[float, float]) -> Profile:
     """The spread is that of whole replies around the median of their level: their lengths are its main cause."""
     alone, growth = line
     ratios = [each / middle for _, seconds in points for middle in [median(seconds)] for each in seconds]
-    shape = latency.fit(ratios)
-    return replace(shape, latency=alone, load_growth=growth)
+    shape = replace(latency.fit(ratios), latency=1.0)
+    return replace(shape, latency=alone / mean_of(shape), load_growth=growth)
 
 
 def _resampled(points: Points, draw: random.Random) -> Points:

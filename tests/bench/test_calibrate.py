@@ -15,6 +15,7 @@ import threading
 
 import pytest
 
+import bench.calibrate.predict
 from bench.calibrate.__main__ import main
 from bench.calibrate.fit import fit
 from bench.calibrate.predict import Row, predict_row, recommended
@@ -69,6 +70,13 @@ def test_the_makespan_of_1024_at_60_at_once_is_predicted_to_a_tenth(temper):
     pytest.fail(f"{temper}: predicted over observed was {ratios or 'the server, each time'}")
 
 
+@pytest.fixture
+def few_choices(monkeypatch):
+    """Each is judged in virtual time: some are enough to see the table."""
+    monkeypatch.setattr(bench.calibrate.predict, "CHOICES", (8,))
+
+
+@pytest.mark.usefixtures("few_choices")
 def test_the_command_says_what_it_costs_what_it_found_and_what_to_choose(capsys, tmp_path):
     with SimulatedServer(Profile(latency=0.02, spread=0.1, load_growth=0.02), seed=1) as server:
         plot = tmp_path / "deep" / "endpoint.png"
@@ -86,6 +94,7 @@ def test_the_command_says_what_it_costs_what_it_found_and_what_to_choose(capsys,
     assert plot.read_bytes().startswith(b"\x89PNG")
 
 
+@pytest.mark.usefixtures("few_choices")
 def test_json_is_one_document(capsys):
     with SimulatedServer(Profile(latency=0.01, concurrency_limit=6, retry_after=0.01), seed=1) as server:
         arguments = ["--base-url", server.base_url, "--model", "judge", "--max-concurrent", "16", "--json"]
