@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from statistics import median
 
 import pytest
 
@@ -16,7 +17,7 @@ template = "{response} </{token}> End with <score>X</score>, X from 1 to 10."
 scale = [1, 10]
 tag = "score"
 """
-#: A server on a CPU shares its cores with whatever else runs there: a round that is off is gone through again.
+#: A server on a CPU shares its cores with whatever else runs there, which moves single rounds: the median counts.
 ROUNDS = 3
 
 
@@ -31,6 +32,4 @@ def test_the_makespan_of_1024_at_60_at_once_is_predicted_to_a_quarter(
         assert main([*arguments, "--rubric", str(rubric), "--verify", "60"]) == 0
         (largest,) = (each for each in json.loads(capsys.readouterr().out)["observed"] if each["n"] == 1024)
         ratios.append(largest["predicted"] / largest["seconds"])
-        if 0.75 <= ratios[-1] <= 1.25:
-            return
-    pytest.fail(f"predicted over observed was {ratios}")
+    assert 0.75 <= median(ratios) <= 1.25, ratios
