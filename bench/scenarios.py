@@ -4,9 +4,9 @@
 are refusals, storms and uneven latency, other calls and warm caches, in virtual time; `CLAIMS` are the settings of the
 documents this project started from, with their figures beside the ideal; `SWEEP` is one endpoint under rising
 concurrency, `STEPS` are a trainer's steps in the shapes of TRL and verl, `PROFILES` are endpoints of every temper, five
-batches each, `REJECTIONS` are runs of rejection sampling, `PREFIXES` are groups of responses as each rubric shows them,
-`PAIRED` is what the gate runs on a real clock. A scenario that comes to mean something else gets another `version`:
-histories compare only what is the same.
+batches each, `REJECTIONS` are runs of rejection sampling, `CALIBRATED` are endpoints to be predicted, `PREFIXES` are
+groups of responses as each rubric shows them, `PAIRED` is what the gate runs on a real clock. A scenario that comes to
+mean something else gets another `version`: histories compare only what is the same.
 """
 
 from __future__ import annotations
@@ -23,7 +23,10 @@ from rewardcore.testing.latency import LatencyModel, Profile
 from rewardcore.testing.replies import describe
 
 SIZES = (16, 32, 100, 1024)
-FAMILIES = ("wire", "refused", "uneven", "calls", "warm", "sweep", "step", "profile", "reject", "prefix", "paired")
+FAMILIES = (
+    *("wire", "refused", "uneven", "calls", "warm", "sweep", "step"),
+    *("profile", "reject", "calibrated", "prefix", "paired"),
+)
 BATCH_SIZES = (1, 2, 4, 8, 16)
 Backend = Literal["respx", "loopback", "real", "torch", "engine", "rubric"]
 #: How a caller hands its samples over: all in one call, each in a call of its own, or as a stream.
@@ -284,6 +287,17 @@ REJECTION_RESUMED = replace(REJECTION, id="reject-resumed-1m", n=1_000_000, resp
 REJECTION_STREAM = replace(REJECTION, id="reject-stream", n=20_000, responses=1, profile=Profile())
 REJECTIONS = [REJECTION, REJECTION_STRAGGLERS, REJECTION_RESUMED, REJECTION_STREAM]
 
+#: Endpoints whose temper bench.calibrate is not told.
+CALIBRATED = [
+    Scenario(f"calibrated-{name}", 1024, "asyncio", "loopback", profile=profile)
+    for name, profile in {
+        "load": Profile(latency=0.06, tokens=70, seconds_per_token=0.001, load_growth=0.015),
+        "cap": Profile(latency=0.12, spread=0.1, concurrency_limit=24, retry_after=0.1),
+        "tail": Profile(latency=0.2, spread=0.45),
+        "rate": Profile(latency=0.15, spread=0.1, rate_limit=120.0, retry_after=0.1),
+    }.items()
+]
+
 PREFIXES = [Scenario(f"prefix-{name}", 32 * 8, "any", "rubric", responses=8) for name in rubrics.BY_NAME]
 
 #: What the gate's pairs run, over sockets and on a real clock: without latency, what the client can do at most and what
@@ -314,6 +328,6 @@ SELF = [
 ]
 _ALL = (
     *(GRID, WIRE, GUARDS, SELF, SOURCES, SWEEP, STEPS, [TRL_STEPS, VERL_MANAGERS]),
-    *(PROFILES, REJECTIONS, PREFIXES, PAIRED),
+    *(PROFILES, REJECTIONS, CALIBRATED, PREFIXES, PAIRED),
 )
 REGISTRY: dict[str, Scenario] = {scenario.id: scenario for family in _ALL for scenario in family}
