@@ -20,7 +20,7 @@ from bench.profiles import report
 from bench.profiles.endpoints import PROFILES
 from bench.records import Record, record, records_of
 from bench.runner import run, stage_for
-from bench.scenarios import PAIRED, REGISTRY, STEPS, TRL_STEPS, VERL_MANAGERS, Scenario
+from bench.scenarios import CALIBRATED, PAIRED, REGISTRY, REJECTIONS, STEPS, TRL_STEPS, VERL_MANAGERS, Scenario
 
 #: With torch: of the grid's sizes only those up to this one, since what larger ones add is time ...
 MOST_GENERATED = 100
@@ -32,13 +32,13 @@ def exact_scenarios() -> list[Scenario]:
     """All of the registry that has exact figures.
 
     Over sockets the grid and the pairs are left out: their replies come so soon that how many overlap is chance. The
-    steps of real trainers need the trainers.
+    steps of real trainers need the trainers; rejection sampling and predictions have figures of a real clock alone.
     """
     return [scenario for scenario in REGISTRY.values() if _is_exact(scenario)]
 
 
 def _is_exact(scenario: Scenario) -> bool:
-    if scenario.backend == "real" or scenario in (TRL_STEPS, VERL_MANAGERS, *PAIRED):
+    if scenario.backend == "real" or scenario in (TRL_STEPS, VERL_MANAGERS, *PAIRED, *REJECTIONS, *CALIBRATED):
         return False
     if scenario.backend == "torch":
         return scenario.n <= MOST_GENERATED or scenario == MEMORY
