@@ -10,7 +10,7 @@ import subprocess
 import tempfile
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor, wait
+from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -19,7 +19,7 @@ from bench.harness import stand_apart
 STDERR_TAIL = 300
 #: Seconds without a word after which a child is taken for stuck; what it does takes a few, under valgrind fifty.
 PATIENCE = 300.0
-_LOOK_SECONDS = 0.5
+LOOK_UP = 0.2
 Result = TypeVar("Result")
 
 
@@ -29,7 +29,8 @@ def environment() -> dict[str, str]:
         name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "PYTEST", "REWARDCORE"))
     }
     fixed = {"PYTHONHASHSEED": "0", "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1", "TQDM_DISABLE": "1"}
-    return {**kept, **fixed, "PYTHONPATH": str(stand_apart())}
+    # Records ask git what is checked out: a child that is ended meanwhile must leave no lock in the repository.
+    return {**kept, **fixed, "GIT_OPTIONAL_LOCKS": "0", "PYTHONPATH": str(stand_apart())}
 
 
 class Child:
@@ -99,11 +100,13 @@ _broken_off = threading.Event()
 
 @contextlib.contextmanager
 def started(python: Path, module: str, *arguments: str, wrapper: Sequence[str] = ()) -> Iterator[Child]:
+    if _broken_off.is_set():
+        raise KeyboardInterrupt
     child = Child(python, module, arguments, wrapper)
     _LIVE.add(child)
     try:
-        if _broken_off.is_set():  # whoever broke off has not seen it
-            raise KeyboardInterrupt
+        if _broken_off.is_set():  # while it was being started
+            child.kill()
         yield child
     finally:
         _LIVE.discard(child)
@@ -113,14 +116,20 @@ def started(python: Path, module: str, *arguments: str, wrapper: Sequence[str] =
 def at_once(*jobs: Callable[[], Result]) -> list[Result]:
     """Each in a thread, since each waits for a child. Whoever breaks off ends the children, or would wait for them."""
     with ThreadPoolExecutor(len(jobs)) as threads:
-        started_jobs: list[Future[Result]] = []
         try:
-            started_jobs += [threads.submit(job) for job in jobs]
-            while wait(started_jobs, _LOOK_SECONDS).not_done:
-                pass  # a signal that another thread was given is heeded only when this one runs
-            return [job.result() for job in started_jobs]
+            futures = [threads.submit(job) for job in jobs]
+            # Not without end: a signal that comes just before a thread begins to wait is heard only when it looks up.
+            while wait(futures, LOOK_UP, FIRST_EXCEPTION).not_done and not any(map(_has_failed, futures)):
+                pass
+            for future in filter(_has_failed, futures):
+                future.result()
+            return [future.result() for future in futures]
         except BaseException:
             _broken_off.set()
             for child in list(_LIVE):
                 child.kill()
             raise
+
+
+def _has_failed(future: Future[Any]) -> bool:
+    return future.done() and future.exception() is not None

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from bench.gate import revisions
+from bench.gate.children import environment
 from bench.gate.revisions import PACKAGE
 from bench.harness import PACKAGES, ROOT
 from tests.bench.defects import edit
@@ -183,6 +184,17 @@ def test_a_gate_that_is_broken_off_leaves_no_process(repository, number, code):
         assert gate.wait(timeout=60) == code
         assert "broken off, nothing is decided" in gate.stderr.read()
     assert not [pid for pid in Path("/proc").glob("[0-9]*") if f"{MARK}={repository.directory}" in _environment(pid)]
+
+
+def test_a_child_never_locks_the_repository(repository):
+    """It may be ended at any time, and git would then refuse to commit: so `git status` does not write its index."""
+    (repository.directory / "README.md").touch()  # the index would be brought up to date
+    index = repository.directory / ".git" / "index"
+    before = index.stat().st_mtime_ns
+    subprocess.run(["git", "status", "--porcelain"], cwd=repository.directory, check=True, env=environment())
+    assert index.stat().st_mtime_ns == before
+    subprocess.run(["git", "status", "--porcelain"], cwd=repository.directory, check=True)
+    assert index.stat().st_mtime_ns != before
 
 
 def _environment(process: Path) -> str:

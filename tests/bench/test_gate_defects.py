@@ -7,6 +7,7 @@ in tests/self_judge.
 from __future__ import annotations
 
 import shutil
+import threading
 from contextlib import nullcontext
 
 import pytest
@@ -86,6 +87,24 @@ def test_a_pair_of_every_scenario_gives_figures(base, scenario):
     found = paired.take_turns(base, base, scenario, 1, quietly)
     assert found
     assert all(value > 0 for pairs in found.values() for pair in pairs for value in pair)
+
+
+def test_a_job_that_fails_ends_the_children_of_the_other(base, monkeypatch):
+    """Else whoever asked would wait for them."""
+    monkeypatch.setattr(children, "_broken_off", threading.Event())
+    is_reading = threading.Event()
+
+    def waits():
+        with children.started(base, "http.server", "0") as child:
+            is_reading.set()
+            return child.read()
+
+    def fails():
+        is_reading.wait()
+        raise ValueError("planted")
+
+    with pytest.raises(ValueError, match="planted"):
+        children.at_once(waits, fails)
 
 
 def test_a_child_that_says_nothing_any_more_is_ended_and_that_is_told(base, monkeypatch):

@@ -160,8 +160,6 @@ def test_faults_are_final_after_a_few_and_dead_workers_after_two():
 def test_how_many_faults_are_final_is_up_to_the_caller(retries):
     assert not Blame(retries).is_final([Transient("x")] * retries)
     assert Blame(retries).is_final([Transient("x")] * (retries + 1))
-    by_chance = [Transient("x")] * (retries + 1)
-    assert not Blame(retries).is_final(by_chance, habit=0.9), "where nine in ten are refused whatever they are"
 
 
 def test_a_breaker_keeps_the_first_failure_and_closes_for_the_next_run():

@@ -91,7 +91,7 @@ DEFECTS: dict[str, Callable[[], Any]] = {
     ),
     "an outage is taken for the sample's fault": lambda: _patched(
         patch.object(Blame, "falls_on", lambda *_: True),
-        patch.object(Blame, "is_final", lambda _, faults, habit: len(faults) > 2),
+        patch.object(Blame, "is_final", lambda _, faults: len(faults) > 2),
     ),
     "independent draws are shared between calls": lambda: _patched(
         patch.object(Engine, "_draw", _number_draws_by_call)
