@@ -53,5 +53,7 @@ def _url(image: Any) -> str:
         return image
     try:
         return data_url(located(image, Path()))
+    except ConfigurationError:  # what is missing is not the image's fault
+        raise
     except ValueError as error:
         raise ConfigurationError(f"an image {error}: the judge cannot see it") from None

@@ -36,8 +36,8 @@ def is_even(completions, **_):
 
 @pytest.fixture(scope="session")
 def endpoint() -> Iterator[rc.Endpoint]:
-    """A third of its first answers is 503: asked again, all of them come."""
-    with SimulatedServer(Profile(error_fraction=0.3), model="judge") as server:
+    """One in seven of its answers is 500: asked again, all of them come."""
+    with SimulatedServer(Profile(error_fraction=0.15, error_status=500), model="judge") as server:
         yield rc.Endpoint(server.base_url, "judge", api_key_env=None)
 
 

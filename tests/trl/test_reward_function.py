@@ -73,8 +73,8 @@ def test_texts_and_conversations_are_judged_as_they_come(make, asynchronous):
 
 
 def test_images_are_judged_as_trl_puts_them_into_prompts_and_tools_into_completions(make):
-    image = {"bytes": b"\x89PNG of a cat", "path": None}
-    part = {"type": "image_url", "image_url": {"url": "data:image/png;base64,iVBORyBvZiBhIGNhdA=="}}
+    image = {"bytes": b"\x89PNG\r\n\x1a\n of a cat", "path": None}
+    part = {"type": "image_url", "image_url": {"url": "data:image/png;base64,iVBORw0KGgogb2YgYSBjYXQ="}}
     shown = prepare_multimodal_messages([{"role": "user", "content": "What is it?"}], images=[image])
     drawn = [
         {"role": "assistant", "content": "", "tool_calls": [{"type": "function", "function": {"name": "draw"}}]},

@@ -251,13 +251,13 @@ async def test_of_several_sequences_the_last_is_scored_by_the_lengths_that_verl_
 async def test_images_go_to_the_judge_as_verl_puts_them_into_the_prompt(
     tokenizer: Any, judged_by: SimulatedServer
 ) -> None:
-    picture = {"type": "image", "bytes": b"\x89PNG of a cat", "image": object()}
+    picture = {"type": "image", "bytes": b"\x89PNG\r\n\x1a\n of a cat", "image": object()}
     question = {"type": "text", "text": PROMPTS[0]}
     prompt = [{"role": "user", "content": [picture, question]}]
     (found,) = await scored(
         managed(tokenizer, *MANAGER), rollout(tokenizer, PROMPTS[:1], RESPONSES[:1], raw_prompt=[prompt])
     )
-    sent = {"type": "image_url", "image_url": {"url": "data:image/png;base64,iVBORyBvZiBhIGNhdA=="}}
+    sent = {"type": "image_url", "image_url": {"url": "data:image/png;base64,iVBORw0KGgogb2YgYSBjYXQ="}}
     sample = rc.Sample([{"role": "user", "content": [sent, question]}], RESPONSES[0], TRUTHS[0])
     assert found["reward_score"] == pytest.approx(foretold(rc.rubrics.QUALITY, sample))
 
