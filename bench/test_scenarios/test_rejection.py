@@ -10,7 +10,7 @@ from bench.scenarios import REJECTION, REJECTION_RESUMED, REJECTION_STRAGGLERS, 
 
 
 def test_efficiency_of_100_samples_of_16_rollouts(once, results):
-    pairs = once("rejection", lambda: rejection.measure(REJECTION, samples_at_once=100, rounds=5))
+    pairs = once(lambda: rejection.measure(REJECTION, samples_at_once=100, rounds=5))
     efficiencies = [REJECTION.ideal / run.seconds for run, _ in pairs]
     ratio = median(run.seconds / engine.seconds for run, engine in pairs)
     best, rounds = max(efficiencies), ", ".join(f"{each:.1%}" for each in efficiencies)
@@ -22,31 +22,41 @@ def test_efficiency_of_100_samples_of_16_rollouts(once, results):
         record(REJECTION, "efficiency", best, "of the ideal", "higher", len(pairs)),
         record(REJECTION, "seconds over one bare call", ratio, "×", "lower", len(pairs)),
     ]
-    results.note("rejection sampling, 100 samples × 16 rollouts × 50 ms", lines, figures)
+    results.note(
+        "rejection sampling, 100 samples × 16 rollouts × 50 ms",
+        lines,
+        figures,
+        "best of the rounds; a wave is one reply in each of the 128 places",
+    )
 
 
 def test_stragglers_hold_up_nobody_else(once, results):
-    pairs = once("rejection", lambda: rejection.measure(REJECTION_STRAGGLERS, rejection.AT_ONCE, rounds=3))
+    pairs = once(lambda: rejection.measure(REJECTION_STRAGGLERS, rejection.AT_ONCE, rounds=3))
     ratio = median(batches.seconds / sliding.seconds for sliding, batches in pairs)
     sliding, batches = (min(run.seconds for run in runs) for runs in zip(*pairs, strict=True))
     line = f"one sliding window {sliding:.2f} s, batch by batch {batches:.2f} s: {ratio:.1f} × as fast"
     figure = record(REJECTION_STRAGGLERS, "speed-up over batches", ratio, "×", "higher", len(pairs))
-    results.note("the same, one rollout in twenty ten times as slow", [line], [figure])
+    results.note(
+        "the same, one rollout in twenty ten times as slow",
+        [line],
+        [figure],
+        "quickest round of each; the ratio is the median of those within a round",
+    )
 
 
 def test_a_million_finished_rows(once, results):
-    found = once("rejection", rejection.measure_resumed)
+    found = once(rejection.measure_resumed)
     line = (
         f"{found.rows:,} finished rows: goes on after {found.start_seconds:.2f} s; everything is written after"
         f" {found.seconds:.1f} s; {found.peak_bytes / 2**20:.0f} MiB"
     )
     figure = record(REJECTION_RESUMED, "start-up", found.start_seconds, "s", "lower")
-    results.note("a run that goes on", [line], [figure])
+    results.note("a run that goes on", [line], [figure], "from the command's start to its first request")
 
 
 def test_memory_of_a_long_run(once, results):
-    growth = once("rejection", rejection.measure_stream)
+    growth = once(rejection.measure_stream)
     early, late = growth.early / 2**20, growth.late / 2**20
     line = f"{growth.samples:,} rows: {early:.1f} MiB after a fifth, {late:.1f} MiB at the end"
     figure = record(REJECTION_STREAM, "RSS growth", growth.bytes_per_sample, "bytes/row", "lower")
-    results.note("memory of a long run", [line], [figure])
+    results.note("memory of a long run", [line], [figure], "resident memory of the process that samples")
