@@ -52,8 +52,6 @@ from .timetable import Timetable
 LATE_SECONDS = 30.0
 #: How often a busy engine looks for requests that have stalled; an idle one is woken.
 _LOOK_SECONDS = 0.25
-#: What is due within this many seconds is due: an alarm rings to the nanosecond, and would be set again for ever.
-_TICK = 1e-9
 #: How many samples are looked at in a row: enough to keep the caches warm, few enough to let an event loop breathe.
 _AHEAD = 32
 
@@ -214,7 +212,7 @@ class Engine:
     def _due(self, now: float) -> deque[Flight]:
         """Whose first flight goes next: a retry that is due before a sample that was never sent, if the pace agrees."""
         again, ready, broken = self._again, self._ready, self.breaker.failure
-        while (retry_at := self._parked.next()) <= now + _TICK or (broken is not None and retry_at < math.inf):
+        while (retry_at := self._parked.next()) <= now or (broken is not None and retry_at < math.inf):
             again.append(self._parked.pop())
         self._clear(again)
         if not ready:
