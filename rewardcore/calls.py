@@ -117,7 +117,14 @@ class Driver(ABC):
 
 
 class Batch:
-    """The verdicts of one list of samples, in input order, and the future that says when all are in."""
+    """The verdicts of one list of samples, in input order, and who is told when all are in, or nobody wants them.
+
+    Not a future of the standard library: a trainer may have thousands of batches of one open, and a future is eleven
+    objects that the garbage collector looks at again and again. There is no lock, which a fork or a signal could find
+    held: whoever pops from `_open` ends the batch, and whoever pops from `_told` tells.
+    """
+
+    __slots__ = ("_done", "_ended", "_open", "_told", "_verdicts", "call", "is_cancelled", "is_done")
 
     def __init__(
         self,
@@ -126,9 +133,11 @@ class Batch:
         ended: Callable[[list[Verdict]], None] = nobody,
     ) -> None:
         self._ended = ended
-        self.future: concurrent.futures.Future[list[Verdict]] = concurrent.futures.Future()
         self._verdicts: list[Verdict | None] = [None] * len(samples)
+        self._open = [self._verdicts]
+        self._told: list[Callable[[], object]] = []
         self._done: Event | None = None
+        self.is_done = self.is_cancelled = False
         self.call = Call(samples, deadline, self._verdicts.__setitem__, self._finish)
         if not samples:
             self._finish()
@@ -138,18 +147,50 @@ class Batch:
         failed = sum(verdict.status != "ok" for verdict in verdicts)
         return Progress(len(verdicts), len(self._verdicts), failed)
 
+    def result(self) -> list[Verdict]:
+        """Of a batch that is done."""
+        if self.is_cancelled:
+            raise concurrent.futures.CancelledError
+        return self._verdicts  # type: ignore[return-value]  # every place is filled
+
+    def cancel(self) -> bool:
+        """False where it is done already."""
+        return self._end(is_cancelled=True)
+
+    def when_done(self, tell: Callable[[], object]) -> None:
+        """At once if it is; else in whatever thread ends it."""
+        self._told.append(tell)
+        if self.is_done:
+            self._tell()
+
     def done_event(self, clock: Clock) -> Event:
         """One for all who wait, however often they ask."""
         if self._done is None:
             self._done = event = clock.event()
-            self.future.add_done_callback(lambda _: event.set())
+            self.when_done(event.set)
         return self._done
 
     def _finish(self) -> None:
-        verdicts: list[Verdict] = self._verdicts  # type: ignore[assignment]  # every place is filled by now
-        self._ended(verdicts)
-        with contextlib.suppress(concurrent.futures.InvalidStateError):  # cancelled while the last verdict came
-            self.future.set_result(verdicts)
+        self._ended(self._verdicts)  # type: ignore[arg-type]  # every place is filled by now
+        self._end(is_cancelled=False)
+
+    def _end(self, *, is_cancelled: bool) -> bool:
+        try:
+            self._open.pop()
+        except IndexError:
+            return False
+        self.is_cancelled = is_cancelled
+        self.is_done = True
+        self._tell()
+        return True
+
+    def _tell(self) -> None:
+        while self._told:
+            try:
+                tell = self._told.pop()
+            except IndexError:  # somebody else told the last one
+                return
+            tell()
 
 
 class WouldBlock(BaseException):
@@ -178,7 +219,7 @@ class Pending:
         self._blocked = blocked
 
     def done(self) -> bool:
-        return self._batch.future.done()
+        return self._batch.is_done
 
     @property
     def progress(self) -> Progress:
@@ -187,7 +228,7 @@ class Pending:
 
     def cancel(self) -> None:
         """Stop asking for this batch; replies already in the air still reach the cache while the judge is open."""
-        if self._batch.future.cancel():
+        if self._batch.cancel():
             self._driver.abandon(self._batch.call)
 
     def result(self, timeout: float | None = None) -> list[Verdict]:
@@ -196,12 +237,12 @@ class Pending:
             raise RewardcoreError(
                 f"this batch was submitted in process {self._driver.pid}; submit it in this one again"
             )
-        future, clock = self._batch.future, self._driver.clock
-        if not future.done():
+        batch, clock = self._batch, self._driver.clock
+        if not batch.is_done:
             started = clock.now()
             try:
                 check_may_wait()
-                self._driver.wait(self._batch, timeout)
+                self._driver.wait(batch, timeout)
             except TimeoutError:
                 raise TimeoutError(f"the batch was not judged within {timeout} s; it goes on") from None
             except BaseException:
@@ -211,12 +252,25 @@ class Pending:
                 seconds = clock.now() - started
                 self.waited += seconds
                 self._blocked(seconds)
-        return future.result()
+        return batch.result()
 
     async def wait_in_loop(self) -> list[Verdict]:
         """`result` for a running loop; cancelling it cancels the batch."""
+        loop = asyncio.get_running_loop()
+        done: asyncio.Future[None] = loop.create_future()
+
+        def wake() -> None:
+            if not done.done():
+                done.set_result(None)
+
+        def tell() -> None:
+            with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits any more
+                loop.call_soon_threadsafe(wake)
+
+        self._batch.when_done(tell)
         try:
-            return await asyncio.wrap_future(self._batch.future)
+            await done
+            return self._batch.result()
         except asyncio.CancelledError:
             self.cancel()
             raise

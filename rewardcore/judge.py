@@ -89,7 +89,7 @@ class Judge:
         """Return at once; collect with `result()`. The sync mode only begins to work there."""
         driver = self._here()
         batch = Batch(list(_numbered(samples)), self._deadline(), self._ended)
-        if not batch.future.done():
+        if not batch.is_done:
             driver.begin(batch.call)
         return Pending(batch, driver, self._add_blocked)
 

@@ -39,9 +39,10 @@ _RETRY = "rewardcore/http/retry.py"
 _JUDGE = "rewardcore/judge.py"
 _STREAM = "rewardcore/stream.py"
 
-_POST = "            response = await self._session.post("
-_POST_TWICE = (
-    "            await (await self._session.post(self._url, data=body, allow_redirects=False)).read()\n" + _POST
+_SENT = "    async def send(self, body: bytes) -> Reply:\n"
+_SENT_TWICE = (
+    "    async def send(self, body: bytes, again: bool = True) -> Reply:\n"
+    "        if again:\n            await self.send(body, False)\n"
 )
 _ASK = "            return await worker.ask(body)\n"
 _ASK_IN_TURN = "            async with self._turns:\n                return await worker.ask(body)\n"
@@ -52,7 +53,7 @@ _FOUND = "            if reply is not None:  # out of the cache"
 
 
 def _connector(limit: str) -> tuple[tuple[str, str, str], ...]:
-    return ((_AIOHTTP, "                limit=0, ttl_dns_cache", f"                {limit}, ttl_dns_cache"),)
+    return ((_AIOHTTP, "            limit=0, ttl_dns_cache", f"            {limit}, ttl_dns_cache"),)
 
 
 def _pool_in_turns(workers: int) -> tuple[tuple[str, str, str], ...]:
@@ -63,7 +64,7 @@ def _pool_in_turns(workers: int) -> tuple[tuple[str, str, str], ...]:
 DEFECTS = [
     Defect("aiohttp: one request at a time", _connector("limit=1"), ("wire-few", "peak in flight")),
     Defect("aiohttp: capped at 30 connections", _connector("limit=30"), ("wire-asyncio", "peak in flight")),
-    Defect("aiohttp: every request sent twice", ((_AIOHTTP, _POST, _POST_TWICE),), ("wire-asyncio", "requests")),
+    Defect("aiohttp: every request sent twice", ((_AIOHTTP, _SENT, _SENT_TWICE),), ("wire-asyncio", "requests")),
     Defect("aiohttp: no keep-alive", _connector("limit=0, force_close=True"), ("wire-asyncio", "connections opened")),
     Defect(
         "aiohttp in a child: capped at 30 connections",

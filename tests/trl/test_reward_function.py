@@ -336,7 +336,7 @@ begun = trl._begun[function].pending
 child = os.fork()
 if not child:
     function.begin(prompts, [*completions])
-    os._exit(begun._batch.future.cancelled())
+    os._exit(begun._batch.is_cancelled)
 print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), function(prompts, completions))
 """
 
