@@ -22,12 +22,15 @@ from typing import Any
 
 import rewardcore
 from bench.endurance import Growth, resident_bytes
+from bench.peers import PEERS
 from bench.records import ROOT
 from bench.runner import UnequalWork
 from bench.scenarios import REJECTION, REJECTION_RESUMED, REJECTION_STREAM, Scenario
 from rewardcore import Endpoint
+from rewardcore.clock import SYSTEM_CLOCK
 from rewardcore.files.journal import Journal
 from rewardcore.files.rows import open_rows
+from rewardcore.http.request import RequestBuilder
 from rewardcore.progress import Tell
 from rewardcore.rejection import Address, Checkpoint, Plan, reject_sample
 from rewardcore.rejection.problems import Problem
@@ -118,6 +121,34 @@ def by_batches(scenario: Scenario, server: SimulatedServer, samples_at_once: int
                     result.add(rollout, next(verdicts))
                 documents.append(result.document())
     return Sampled(time.perf_counter() - started, server.stats().requests, digest_of(documents))
+
+
+def measure_bare_loop(scenario: Scenario, rounds: int) -> list[float]:
+    """Seconds of a bare aiohttp loop with as many places and bodies built beforehand: what this machine allows."""
+    plan = Plan(num_rollout=scenario.responses, concurrency=AT_ONCE)
+    with SimulatedServer(scenario.profile, seed=scenario.seed) as server:
+        endpoint = plan.asking(Endpoint(server.base_url, CHECKPOINT.name, api_key_env=None))
+        build = RequestBuilder(endpoint, Asking()).build
+        problems = [Problem(place, "", row["problem"], row["answer"]) for place, row in enumerate(rows_of(scenario))]
+        bodies = [build(each).body for problem in problems for each in rollouts_of(problem, plan.num_rollout)]
+
+        async def ask() -> float:
+            started = time.perf_counter()
+            async with PEERS["bare aiohttp"].open(endpoint) as client:
+                await client(bodies, plan.max_concurrent)
+            return time.perf_counter() - started
+
+        seconds = []
+        for _ in range(rounds):
+            _begin_again(server)
+            loop = SYSTEM_CLOCK.new_event_loop()
+            try:
+                seconds.append(loop.run_until_complete(ask()))
+            finally:
+                loop.close()
+            if server.stats().requests != scenario.requests:
+                raise UnequalWork(f"{server.stats().requests} requests where {scenario.requests} were due")
+    return seconds
 
 
 def rows_of(scenario: Scenario) -> Iterator[dict[str, Any]]:
