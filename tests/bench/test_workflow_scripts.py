@@ -71,7 +71,13 @@ def pull(number: int = 7, sha: str = SHA, label: str = "bench") -> dict[str, Any
 
 def comment(github: GitHub, text: str = "### pass", pulls: list[Any] | None = None, comments: list[Any] | None = None):
     answers = [("/pulls", [pull()] if pulls is None else pulls), ("--paginate", comments or [])]
-    told = {"HEAD": "stranger:branch", "HEAD_SHA": SHA, "RUN_URL": "https://run", "MARK": "<!-- the paired gate -->"}
+    told = {
+        "OWNER": "stranger",
+        "BRANCH": "branch",
+        "HEAD_SHA": SHA,
+        "RUN_URL": "https://run",
+        "MARK": "<!-- the paired gate -->",
+    }
     encoded = base64.b64encode(text.encode()).decode()
     done = github.run("bench-comment/comment", "Comment", answers, TEXT=encoded, **told)
     assert done.returncode == 0, done.stderr
@@ -288,7 +294,13 @@ def test_a_change_while_another_is_open_is_added_to_that(github):
 @pytest.mark.parametrize("code", ["2", ""])
 def test_three_nights_that_are_not_clean_open_one_issue(github, code, files):
     [[arguments, body]] = tell(github, code, [], **files)
-    assert arguments[1:6] == ["create", "--title", "Nightly: three nights in a row were not clean", "--label", "nightly-dirty"]
+    assert arguments[1:6] == [
+        "create",
+        "--title",
+        "Nightly: three nights in a row were not clean",
+        "--label",
+        "nightly-dirty",
+    ]
     assert (files.get("summary") or "the run's log says why") in body
 
 
