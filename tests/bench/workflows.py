@@ -20,7 +20,7 @@ FILES = {path.stem: path for path in sorted((ROOT / ".github" / "workflows").ite
 WORKFLOWS: dict[str, dict[str, Any]] = {
     name: yaml.load(path.read_text(), yaml.BaseLoader) for name, path in FILES.items()
 }
-#: At the beginning of a line, or behind another command; what tox is given to run is its own.
+#: At the beginning of a line, or behind another command.
 STARTED = re.compile(r"^(?: *|[^#\n]*[;&|(] *)(tox [^\n]*|python -m (?!pip)[^\n]*)", re.MULTILINE)
 #: ${MODEL:+--model "$MODEL"}
 WHERE_SET = re.compile(r"\$\{\w+:\+([^}]*)\}")
