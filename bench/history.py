@@ -12,7 +12,7 @@ import json
 import re
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -23,7 +23,7 @@ RESULTS = ROOT / ".asv" / "results"
 MEASURING = ("run", "continuous")
 INCOMPLETE = 2
 #: What asv takes in the place of commits, and finds for itself.
-FOUND_BY_ASV = ("NEW", "ALL", "EXISTING", "HASHFILE:", "TAGS", "MISSING")
+FOUND_BY_ASV = ("ALL", "EXISTING", "HASHFILE:", "TAGS", "MISSING")
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,12 @@ def main(arguments: Sequence[str]) -> int:
     if not arguments or arguments[0] not in MEASURING:
         return _asv(*(arguments or ["--help"]))
     before = _written()
+    is_new = "NEW" in arguments
+    arguments = [since(before) if each == "NEW" else each for each in arguments]
     commits, patterns = asked(arguments)
+    if is_new and not commits:
+        print("bench.history: the newest commit has its results: nothing is new", file=sys.stderr)
+        return 0
     _asv("machine", "--yes")  # else asv asks questions
     # A forked child has everything imported: a series costs milliseconds in place of a second.
     code = _asv(*arguments, "--launch-method", "forkserver", "--show-stderr")
@@ -60,6 +65,16 @@ def main(arguments: Sequence[str]) -> int:
         print("bench.history: not everything was measured; see asv's errors above", file=sys.stderr)
         return INCOMPLETE
     return code
+
+
+def since(measured: Iterable[str]) -> str:
+    """What NEW stands for: whatever came after the newest commit with results; without any, the newest alone.
+
+    asv's own NEW is all that ever was where there are no results, an error where nothing is new, and no name to count.
+    """
+    known = set(measured)
+    newest = next((commit for commit in _walked("HEAD") if commit in known), None)
+    return "HEAD^!" if newest is None else f"{newest}..HEAD"
 
 
 def asked(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
@@ -83,7 +98,7 @@ def asked(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
         return [], options.bench
     revisions = options.revisions or (["HEAD"] if options.command == "run" else ["HEAD^", "HEAD"])
     ranges = [each if ".." in each or each.endswith(("^!", "^-")) else f"{each}^!" for each in revisions]
-    return [commit for each in ranges for commit in _git("rev-list", each).split()], options.bench
+    return [commit for each in ranges for commit in _walked(each)], options.bench
 
 
 def count(results: Path, commit: str, patterns: Sequence[str] = ()) -> Count:
@@ -116,6 +131,11 @@ def _changed(before: dict[str, int], after: dict[str, int]) -> list[str]:
 
 def _read(file: Path) -> dict[str, Any]:
     return json.loads(file.read_text()) if file.exists() else {}
+
+
+def _walked(revisions: str) -> list[str]:
+    """As asv walks, newest first: what a merge brought in is the merge's."""
+    return _git("rev-list", "--first-parent", revisions).split()
 
 
 def _git(*arguments: str) -> str:

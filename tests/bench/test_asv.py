@@ -170,8 +170,61 @@ def test_a_run_that_measured_nothing_or_too_little_ends_with_2_though_asv_ended_
 
 
 def test_what_asv_chose_by_itself_is_counted_too(run):
-    assert run("run", "NEW", results={"a": [1.0], "b": [None]})[0] == history.INCOMPLETE
-    assert run("run", "NEW", results=None)[0] == history.INCOMPLETE
+    assert run("run", "EXISTING", results={"a": [1.0], "b": [None]})[0] == history.INCOMPLETE
+    assert run("run", "EXISTING", results=None)[0] == history.INCOMPLETE
+
+
+@pytest.fixture
+def branch(monkeypatch, tmp_path_factory) -> list[str]:
+    """A repository with a merge, for bench.history to look at: what its branch has walked through, newest first."""
+    repository = tmp_path_factory.mktemp("repository")
+
+    def git(*arguments: str) -> str:
+        command = ["git", "-c", "user.name=nobody", "-c", "user.email=nobody@localhost", *arguments]
+        return subprocess.run(command, cwd=repository, check=True, capture_output=True, text=True).stdout
+
+    def commit(message: str) -> str:
+        git("commit", "--quiet", "--allow-empty", "--message", message)
+        return git("rev-parse", "HEAD").strip()
+
+    git("init", "--quiet", "--initial-branch", "main")
+    first = commit("first")
+    git("checkout", "--quiet", "-b", "aside")
+    commit("aside")
+    git("checkout", "--quiet", "main")
+    second = commit("second")
+    git("merge", "--quiet", "--no-ff", "aside")
+    monkeypatch.setattr(history, "_git", git)
+    return [git("rev-parse", "HEAD").strip(), second, first]
+
+
+def test_a_range_over_a_merge_has_the_commits_that_asv_measures(branch):
+    assert history.asked(["run", f"{branch[2]}..HEAD"]) == (branch[:2], [])
+
+
+@pytest.mark.parametrize(
+    ("measured", "new"),
+    [
+        ([], slice(0, 1)),  # not all that ever was
+        (["f" * 40], slice(0, 1)),  # nor where the history was written anew
+        ([2], slice(0, 2)),
+        ([1, 2], slice(0, 1)),
+        ([1], slice(0, 1)),
+    ],
+)
+def test_new_is_whatever_came_after_the_newest_commit_with_results(run, branch, monkeypatch, tmp_path, measured, new):
+    monkeypatch.setattr(history, "count", lambda results, commit, patterns: history.Count(commit, 0, ()))
+    for each in measured:
+        write_results(tmp_path, branch[each] if isinstance(each, int) else each, {"a": [1.0], "b": [1.0]})
+    code, commands = run("run", "NEW")
+    assert code == history.INCOMPLETE  # since each of them must have results, and this asv gives none
+    assert history.asked(commands[-1]) == (branch[new], [])
+
+
+def test_a_night_without_a_new_commit_is_no_failure_and_asks_asv_for_nothing(run, branch, tmp_path, capsys):
+    write_results(tmp_path, branch[0], {"a": [1.0], "b": [1.0]})
+    assert run("run", "NEW") == (0, [])
+    assert "nothing is new" in capsys.readouterr().err
 
 
 def test_any_other_command_is_asvs_own(run):

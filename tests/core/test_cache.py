@@ -519,7 +519,7 @@ def test_a_file_where_nothing_was_learnt_or_only_nonsense_is_as_good_as_a_new_on
     cache = SqliteCache(path)
     assert cache.recall("judge", 60.0) == {}
     cache.remember("judge", FACTS)
-    with sqlite3.connect(path) as other:
+    with contextlib.closing(sqlite3.connect(path)) as other, other:
         other.execute("UPDATE learnt SET facts = '[not JSON'")
     assert cache.recall("judge", 60.0) == {}
     cache.close()
