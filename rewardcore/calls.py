@@ -110,10 +110,9 @@ class Driver(ABC):
     @abstractmethod
     def stats(self) -> Stats: ...
 
-    def wait(self, batch: Batch, timeout: float | None) -> None:
-        """Block until the batch is done; raises TimeoutError."""
-        if not batch.done_event(self.clock).wait(timeout):
-            raise TimeoutError
+    def wait(self, batch: Batch, timeout: float | None) -> bool:
+        """Block until the batch is done, for so long at most; whether it is."""
+        return batch.done_event(self.clock).wait(timeout)
 
 
 class Batch:
@@ -191,27 +190,34 @@ class Pending:
             self._driver.abandon(self._batch.call)
 
     def result(self, timeout: float | None = None) -> list[Verdict]:
-        """The verdicts in input order. A TimeoutError leaves the batch as it is: ask again."""
+        """The verdicts in input order; TimeoutError where they take longer, and the batch goes on: ask again."""
+        if not self.wait(timeout):
+            raise TimeoutError(f"the batch was not judged within {timeout} s; it goes on")
+        return self._batch.future.result()
+
+    def wait(self, timeout: float | None = None) -> bool:
+        """Block until it is done, for so long at most; whether it is.
+
+        What is raised meanwhile, by Ctrl-C or a signal's handler, passes as it is, a TimeoutError too, and cancels it.
+        """
         if self._driver.pid != os.getpid():
             raise RewardcoreError(
                 f"this batch was submitted in process {self._driver.pid}; submit it in this one again"
             )
-        future, clock = self._batch.future, self._driver.clock
-        if not future.done():
-            started = clock.now()
-            try:
-                check_may_wait()
-                self._driver.wait(self._batch, timeout)
-            except TimeoutError:
-                raise TimeoutError(f"the batch was not judged within {timeout} s; it goes on") from None
-            except BaseException:
-                self.cancel()
-                raise
-            finally:
-                seconds = clock.now() - started
-                self.waited += seconds
-                self._blocked(seconds)
-        return future.result()
+        if self.done():
+            return True
+        clock = self._driver.clock
+        started = clock.now()
+        try:
+            check_may_wait()
+            return self._driver.wait(self._batch, timeout)
+        except BaseException:
+            self.cancel()
+            raise
+        finally:
+            seconds = clock.now() - started
+            self.waited += seconds
+            self._blocked(seconds)
 
     async def wait_in_loop(self) -> list[Verdict]:
         """`result` for a running loop; cancelling it cancels the batch."""

@@ -79,8 +79,7 @@ class Judge:
                 except BaseException:
                     pending.cancel()
                     raise
-                with contextlib.suppress(TimeoutError):
-                    pending.result(timeout=_LOOK_SECONDS)
+                pending.wait(_LOOK_SECONDS)
             verdicts = pending.result()
             tell(pending.progress)
         return verdicts

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from concurrent.futures import CancelledError
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 import rewardcore as rc
+from rewardcore.clock import SYSTEM_CLOCK
 from tests.modes import leftovers
 from tests.modes.conftest import CONCURRENT_MODES, MODES, Opener
 from tests.modes.custom_rubrics import Independent, RaisesInMessages, RaisesInParse, SeesTheTruth
@@ -36,6 +38,19 @@ async def echoing(exchange: Exchange) -> None:
     """The response's own last digit as its score."""
     digit = int(exchange.body.decode().split("<response>\\n")[1].split("\\n")[0]) % 10
     await exchange.answer(200, completion(f"<score>{1 + digit % 10}</score>"))
+
+
+@pytest.fixture
+def alarm(monkeypatch: pytest.MonkeyPatch) -> TimeoutError:
+    """What the handler of a signal raises in whoever waits for a batch, as verl's does, and pytest-timeout's."""
+    error = TimeoutError("an alarm of the caller's")
+
+    class Rung(threading.Event):
+        def wait(self, timeout: float | None = None) -> bool:
+            raise error
+
+    monkeypatch.setattr(SYSTEM_CLOCK, "event", Rung)
+    return error
 
 
 # Verdicts.
@@ -221,6 +236,32 @@ def test_a_result_that_is_not_ready_raises_timeout_error_and_can_be_asked_for_ag
     assert pending.result(timeout=0) == first
     assert pending.done()
     assert script.requests == 2
+
+
+@pytest.mark.parametrize(
+    "wait", [rc.Pending.result, lambda pending: pending.result(timeout=30)], ids=["for ever", "30 s"]
+)
+def test_a_time_out_that_is_the_callers_own_keeps_its_words_and_ends_the_batch(
+    shared_judge: rc.Judge, server: HostileServer, alarm: TimeoutError, wait: Callable[[rc.Pending], object]
+) -> None:
+    script = server.script(held)
+    pending = shared_judge.submit(script.samples(2))
+    with pytest.raises(TimeoutError) as caught:
+        wait(pending)
+    assert caught.value is alarm
+    with pytest.raises(CancelledError):
+        pending.result()
+    script.release()
+
+
+def test_watching_a_batch_hides_no_time_out_of_the_callers(
+    shared_judge: rc.Judge, server: HostileServer, alarm: TimeoutError
+) -> None:
+    script = server.script(held)
+    with pytest.raises(TimeoutError) as caught:
+        shared_judge.judge(script.samples(2), progress=lambda progress: None)
+    assert caught.value is alarm
+    script.release()
 
 
 def test_waited_and_blocked_say_how_long_the_caller_was_held_up(shared_judge: rc.Judge, server: HostileServer) -> None:
