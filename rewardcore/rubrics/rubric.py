@@ -32,11 +32,21 @@ class Rubric(Protocol):
 
 
 def check_rubric(rubric: object) -> None:
+    if isinstance(rubric, type):
+        raise ConfigurationError(f"rubric must be an object, and {rubric.__name__} is a class: make one of it, with ()")
+    if isinstance(rubric, str):
+        raise ConfigurationError(
+            "rubric must be an object such as rewardcore.rubrics.QUALITY, not str:"
+            f" rewardcore.rubrics.named({rubric!r:.60}) gives one by its name or its TOML file"
+        )
     if not isinstance(rubric, Rubric):
         raise ConfigurationError(
             f"rubric must have messages(sample) and parse(text), as rewardcore.rubrics.QUALITY has; "
             f"{type(rubric).__name__} has not"
         )
+    for name in ("messages", "parse", "repeat"):
+        if inspect.iscoroutinefunction(getattr(rubric, name, None)):
+            raise ConfigurationError(f"rubric: {name} is async, and nobody would await it: write it with a plain def")
     wanted = [it for it in _parameters(rubric) if it.default is it.empty and it.kind is not it.VAR_KEYWORD]
     if len(wanted) > 2:
         raise ConfigurationError(f"rubric: parse must take (text) or (text, sample), not {len(wanted)} arguments")

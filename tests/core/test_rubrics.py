@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rewardcore import ConfigurationError, Endpoint, Sample, Unparsed, rubrics
+from rewardcore import ConfigurationError, Endpoint, Sample, Unparsed, open_judge, rubrics
 from rewardcore.failures import RubricFailed
 from rewardcore.http.request import RequestBuilder
 from rewardcore.reply import Reply
@@ -451,6 +451,33 @@ def test_a_rubric_is_any_object_with_messages_and_parse():
 @pytest.mark.parametrize("rubric", [None, "quality", object(), lambda sample: []])
 def test_what_is_no_rubric_is_named(rubric):
     with pytest.raises(ConfigurationError, match=type(rubric).__name__):
+        check_rubric(rubric)
+
+
+def test_a_rubrics_name_is_not_taken_for_it_and_what_gives_it_is_told():
+    with pytest.raises(ConfigurationError, match=r"rewardcore\.rubrics\.named\('quality'\) gives one"):
+        check_rubric("quality")
+
+
+@pytest.mark.parametrize("mode", ["sync", "process", "asyncio", "self"])
+def test_a_class_is_not_taken_for_a_rubric(mode):
+    judged_by = Speaker() if mode == "self" else Endpoint("http://127.0.0.1:8000/v1", "judge")
+    with pytest.raises(ConfigurationError, match=r"rubric must be an object, and Shortest is a class: .* with \(\)"):
+        open_judge(mode, judged_by, rubric=Shortest)
+
+
+class Speaker:
+    def generate(self, conversations):
+        return [""] * len(conversations)
+
+
+@pytest.mark.parametrize("method", ["messages", "parse", "repeat"])
+def test_an_async_method_is_named_before_anybody_forgets_to_await_it(method):
+    async def awaited(self, given):
+        raise AssertionError
+
+    rubric = type("Awaited", (Shortest,), {method: awaited})()
+    with pytest.raises(ConfigurationError, match=f"rubric: {method} is async, .* plain def"):
         check_rubric(rubric)
 
 
