@@ -14,11 +14,10 @@ from ..files.judging import FileRun, finished_before, partial_of, survey_of
 from ..files.rows import Rows, open_rows
 from ..files.samples import Survey, texts_of
 from ..files.summary import lines_of
-from ..http.endpoint import Endpoint
+from ..http.endpoint import Endpoint, read_extra_body
 from ..judge import Judge, open_judge
 from ..rubrics import TemplateRubric
 from .console import Console, Json, Quiet
-from .flags import json_object
 
 _MODES = ("asyncio", "sync", "process")
 #: Of English; other languages and code have more tokens for as many characters.
@@ -73,7 +72,7 @@ def judge(
         temperature=_number("--temperature", temperature, float),
         max_tokens=_number("--max-tokens", max_tokens, int),
         max_completion_tokens=max_completion_tokens,
-        extra_body=json_object("--extra-body", extra_body),
+        extra_body=read_extra_body(extra_body),
         identity=identity,
     )
     if mode not in _MODES:

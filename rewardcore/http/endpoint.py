@@ -13,6 +13,8 @@ from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import urlsplit
 
+import orjson
+
 from ..failures import ConfigurationError
 from .secrets import Mask, Secret
 
@@ -142,6 +144,17 @@ class Endpoint:
         own = self.headers or {}
         overridden = {name.lower() for name in own}
         return {name: value for name, value in headers.items() if name.lower() not in overridden} | dict(own)
+
+
+def read_extra_body(text: str) -> dict[str, Any] | None:
+    """What `--extra-body` says, in every command that takes it; None for nothing, and for an object without fields."""
+    try:
+        value = orjson.loads(text) if text.strip() else {}
+    except ValueError as error:
+        raise ConfigurationError(f"--extra-body must be a JSON object: {error}") from None
+    if not isinstance(value, dict):
+        raise ConfigurationError(f'--extra-body must be a JSON object such as {{"min_p": 0.1}}, not {text[:40]!r}')
+    return value or None
 
 
 def _secret(name: str, value: object) -> Secret:

@@ -7,6 +7,7 @@ import traceback
 import pytest
 
 from rewardcore import ConfigurationError, Endpoint
+from rewardcore.http.endpoint import read_extra_body
 from rewardcore.http.secrets import Secret
 
 URL = "http://127.0.0.1:8000/v1"
@@ -105,6 +106,19 @@ WRONG = [
     ({"headers": {"": "v"}}, "headers", "name of a header"),
     ({"headers": {7: "v"}}, "headers", "name of a header"),
 ]
+
+
+@pytest.mark.parametrize(
+    ("text", "body"), [("", None), (" ", None), ("{}", None), ('{"min_p": 0.1}', {"min_p": 0.1})], ids=repr
+)
+def test_an_extra_body_on_a_command_line_is_a_json_object(text, body):
+    assert read_extra_body(text) == body
+
+
+@pytest.mark.parametrize("text", ["{", "[1]", "7", "null", "min_p=0.1", '{"min_p": NaN}', "{'min_p': 0.1}"])
+def test_an_extra_body_that_is_no_json_object_is_named_by_its_flag(text):
+    with pytest.raises(ConfigurationError, match="--extra-body must be a JSON object"):
+        read_extra_body(text)
 
 
 @pytest.mark.parametrize(("options", "field", "advice"), WRONG, ids=lambda part: str(part)[:50])
