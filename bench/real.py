@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 import rewardcore
 from bench import records
 from bench.agreement import HEADINGS, Measured
-from bench.metered import Meter, meter_judge
+from bench.metered import Meter
 from bench.records import Record
 from bench.runner import Counts, Run, Stage, measure, open_scenario
 from bench.scenarios import BACKEND_MODES, REGISTRY, SIZES, Scenario, samples_of
@@ -180,9 +180,8 @@ class RealEndpoint:
 
     def _warm(self, mode: str, scenario: Scenario, requests: int) -> None:
         if mode not in self._judges:
-            stage = Stage(self.endpoint, options={"rubric": self.rubric})
-            self._judges[mode] = judge = self._stack.enter_context(open_scenario(scenario, stage))
-            meter_judge(judge, self.meter)
+            stage = Stage(self.endpoint, options={"rubric": self.rubric, "wrap_transport": self.meter.wrap})
+            self._judges[mode] = self._stack.enter_context(open_scenario(scenario, stage))
         if self.meter.stopped is None:
             self.meter.begin()
             self._judges[mode].judge(

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Literal, TypedDict
 if TYPE_CHECKING:
     from .clock import Clock
     from .http.cache import Cache
+    from .http.transports import Transport
     from .rubrics import Rubric
 
 
@@ -23,6 +24,7 @@ class HttpOptions(TypedDict, total=False):
     startup_timeout: float
     max_retries: int
     clock: Clock
+    wrap_transport: Callable[[Transport], Transport]
 
 
 class ProcessOptions(HttpOptions, total=False):

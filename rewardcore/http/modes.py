@@ -106,6 +106,8 @@ def _drive(
 def _on_a_loop(
     settings: Settings, open_transport: Callable[[], Transport], driver: Callable[..., LoopDriver], places: int | None
 ) -> LoopDriver:
+    wrap = settings.wrap_transport
+    opened = open_transport if wrap is None else lambda: wrap(open_transport())
     engine = settings.new_engine(places)
     thread = LoopThread.acquire(settings.clock)
-    return driver(settings.clock, engine, open_transport, settings.close_engine, thread)
+    return driver(settings.clock, engine, opened, settings.close_engine, thread)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 import os
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from ..clock import SYSTEM_CLOCK, Clock
 from ..failures import ConfigurationError
@@ -20,6 +21,9 @@ from .patience import Patience
 from .request import RequestBuilder
 from .retry import MAX_RETRIES, Blame
 
+if TYPE_CHECKING:
+    from .transports import Transport
+
 CacheChoice = Cache | str | os.PathLike[str] | bool | None
 #: Files that a process opens besides its connections: the cache, libraries, the trainer's own data.
 OTHER_FILES = 32
@@ -29,7 +33,7 @@ _A_DAY = 86400.0
 
 @dataclass(frozen=True)
 class Settings:
-    """Small, and picklable but for a cache object or a clock of the caller's own."""
+    """Small, and picklable but for a cache object, a clock or a transport of the caller's own."""
 
     endpoint: Endpoint
     rubric: Rubric = QUALITY
@@ -40,6 +44,7 @@ class Settings:
     startup_timeout: float = 60.0
     max_retries: int = MAX_RETRIES
     clock: Clock = SYSTEM_CLOCK
+    wrap_transport: Callable[[Transport], Transport] | None = None
 
     def __post_init__(self) -> None:
         if not isinstance(self.endpoint, Endpoint):
@@ -56,6 +61,11 @@ class Settings:
             )
         if type(self.max_retries) is not int or self.max_retries < 0:
             raise ConfigurationError(f"max_retries must be a whole number of at least 0, not {self.max_retries!r}")
+        if self.wrap_transport is not None and not callable(self.wrap_transport):
+            raise ConfigurationError(
+                "wrap_transport must be a function that is given the mode's transport and returns one that sends by it,"
+                f" not {self.wrap_transport!r:.40}"
+            )
         for name in ("deadline", "request_timeout", "startup_timeout"):
             seconds = getattr(self, name)
             is_left_out = seconds is None and name == "request_timeout"
