@@ -63,9 +63,9 @@ class Trouble:
         count, kinds = self._kinds.total(), _counted(self._kinds)
         self._kinds.clear()
         if count == 1:
-            return _cut(f"{failure.kind}: {failure}")
+            return one_line(f"{failure.kind}: {failure}")
         before = f" in {seconds:.1f} s" if since is not None else ""
-        return _cut(f"{count} requests failed{before}: {kinds} (the latest: {failure})")
+        return one_line(f"{count} requests failed{before}: {kinds} (the latest: {failure})")
 
 
 class Tally:
@@ -114,13 +114,13 @@ class Losses:
             why = tally.why[tally.kinds.most_common(1)[0][0]]
             together = f" in {calls} calls" if calls > 1 else ""
             lost = f"{tally.kinds.total()} of {samples} not judged{together}: {_counted(tally.kinds)}"
-            log.warning("%s", _cut(f"{lost} ({why})" if why else lost))
+            log.warning("%s", one_line(f"{lost} ({why})" if why else lost))
 
 
 def _counted(kinds: Counter[str]) -> str:
     return ", ".join(f"{count} {kind}" for kind, count in kinds.most_common())
 
 
-def _cut(line: str) -> str:
-    line = " ".join(line.split())
-    return line if len(line) <= _LONGEST else line[: _LONGEST - 1] + "…"
+def one_line(text: str, longest: int = _LONGEST) -> str:
+    line = " ".join(text.split())
+    return line if len(line) <= longest else line[: longest - 1] + "…"

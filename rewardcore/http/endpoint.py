@@ -16,6 +16,7 @@ from urllib.parse import urlsplit
 import orjson
 
 from ..failures import ConfigurationError
+from ..options import is_number
 from .secrets import Mask, Secret
 
 _RESERVED = dict.fromkeys(("model", "messages", "stream"), "the judge sets it") | {
@@ -56,8 +57,7 @@ class Endpoint:
         if name and not (isinstance(name, str) and name.isidentifier()):  # not shown: it may be the key itself
             raise ConfigurationError("api_key_env must be the name of a variable, as OPENAI_API_KEY, not the key")
         if self.temperature is not None:
-            is_number = isinstance(self.temperature, int | float) and not isinstance(self.temperature, bool)
-            if not is_number or not 0.0 <= self.temperature <= 2.0:
+            if not is_number(self.temperature) or not 0.0 <= self.temperature <= 2.0:
                 raise ConfigurationError(f"temperature must be a number from 0 to 2 or None, not {self.temperature!r}")
             object.__setattr__(self, "temperature", float(self.temperature))  # 0 and 0.0 are one request with one key
         for name in _REPLY_LIMITS:

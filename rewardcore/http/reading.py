@@ -31,6 +31,7 @@ from ..failures import (
     Unparsed,
     WrongPath,
 )
+from ..notices import one_line
 from ..reply import Quota, Reply
 from .endpoint import Endpoint
 from .retry import parse_retry_after
@@ -184,8 +185,7 @@ class ReplyReader:
 
 
 def _excerpt(said: object) -> str:
-    text = " ".join(_text(said).split())
-    return text if len(text) <= 300 else text[:300] + "…"
+    return one_line(_text(said), 300)
 
 
 def _text(said: object) -> str:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Literal
 from ..clock import SYSTEM_CLOCK, Clock
 from ..failures import ConfigurationError
 from ..notices import log
+from ..options import is_number
 from ..rubrics import QUALITY, Rubric
 from ..rubrics.rubric import check_rubric
 from .cache import Cache, MemoryCache, SqliteCache
@@ -69,7 +70,7 @@ class Settings:
         for name in ("deadline", "request_timeout", "startup_timeout"):
             seconds = getattr(self, name)
             is_left_out = seconds is None and name == "request_timeout"
-            if not is_left_out and not (_is_number(seconds) and 0 < seconds < math.inf):
+            if not is_left_out and not (is_number(seconds) and 0 < seconds < math.inf):
                 raise ConfigurationError(f"{name} must be seconds above 0, not {seconds!r}")
 
     @property
@@ -138,10 +139,6 @@ class Settings:
                 self.max_concurrent + files - places,
             )
         return places
-
-
-def _is_number(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 def _is_path(value: object) -> bool:
