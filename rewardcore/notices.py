@@ -21,6 +21,8 @@ log = logging.getLogger("rewardcore")
 QUIET_SECONDS = 10.0
 _AT_FIRST = 5
 _LONGEST = 240
+#: An endpoint that fails is waited out, and its own words say what is wrong with it; how long is the caller's to say.
+_ON_TIMEOUT = "; to wait longer, raise deadline"
 
 
 class _ToStderr(logging.Handler):
@@ -114,7 +116,8 @@ class Losses:
             why = tally.why[tally.kinds.most_common(1)[0][0]]
             together = f" in {calls} calls" if calls > 1 else ""
             lost = f"{tally.kinds.total()} of {samples} not judged{together}: {_counted(tally.kinds)}"
-            log.warning("%s", one_line(f"{lost} ({why})" if why else lost))
+            advice = _ON_TIMEOUT if "timeout" in tally.kinds else ""
+            log.warning("%s", one_line(f"{lost} ({why})" if why else lost, _LONGEST - len(advice)) + advice)
 
 
 def _counted(kinds: Counter[str]) -> str:

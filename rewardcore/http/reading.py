@@ -167,7 +167,8 @@ class ReplyReader:
             return QuotaExhausted(f"{where} answered {status}, the quota is used up: {said}")
         if status in _TRANSIENT or status >= 500:
             kind = RateLimited if status == 429 else Overloaded if status in _OVERLOAD else Transient
-            failure = kind(f"{where} answered {status}: {said}")
+            whose = ", an error of the server's own (see its log)" if kind is Transient and status >= 500 else ""
+            failure = kind(f"{where} answered {status}{whose}: {said}")
             failure.retry_after = parse_retry_after(headers)
             return failure
         if status in (401, 403):
