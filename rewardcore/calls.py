@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from .clock import Clock, Event
-from .failures import RewardcoreError
+from .failures import ConfigurationError, RewardcoreError
 from .progress import Progress
 from .sample import Sample
 from .stats import Stats
@@ -204,8 +204,12 @@ class Pending:
             raise RewardcoreError(
                 f"this batch was submitted in process {self._driver.pid}; submit it in this one again"
             )
+        if timeout is not None and not (isinstance(timeout, int | float) and timeout == timeout):
+            raise ConfigurationError(f"timeout must be seconds, or None to wait for ever, not {timeout!r}")
         if self.done():
             return True
+        if timeout is not None and timeout > threading.TIMEOUT_MAX:  # no thread can wait for so long
+            timeout = None
         clock = self._driver.clock
         started = clock.now()
         try:

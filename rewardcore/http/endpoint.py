@@ -155,6 +155,11 @@ class Endpoint:
         return {name: value for name, value in headers.items() if name.lower() not in overridden} | dict(own)
 
 
+def not_an_endpoint(given: object) -> ConfigurationError:
+    wanted = 'a rewardcore.Endpoint, such as Endpoint("http://127.0.0.1:8000/v1", model="judge")'
+    return ConfigurationError(f"endpoint must be {wanted}, not {type(given).__name__}")
+
+
 def check_key_name(name: object, argument: str) -> None:
     """Raises where it is no name of a variable, and does not show it: it may be the key itself."""
     is_name = isinstance(name, str) and name.isidentifier() and (name in os.environ or not _LIKE_A_KEY.search(name))

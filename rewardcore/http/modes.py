@@ -43,6 +43,8 @@ def open_process(
         workers = 4 * (os.cpu_count() or 1)
     elif type(workers) is not int or workers < 1:
         raise ConfigurationError(f"workers must be a whole number above 0, not {workers!r}")
+    if worker_setup is not None and not callable(worker_setup):
+        raise ConfigurationError(f"worker_setup must be a function without arguments, not {worker_setup!r:.40}")
     check_children('mode "process"', endpoint=endpoint, rubric=settings.rubric, worker_setup=worker_setup)
     from .transports.worker_pool import WorkerPool
 

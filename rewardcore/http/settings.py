@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import math
 import os
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
@@ -14,8 +14,8 @@ from ..notices import log
 from ..options import is_number
 from ..rubrics import QUALITY, Rubric
 from ..rubrics.rubric import check_rubric
-from .cache import Cache, MemoryCache, SqliteCache
-from .endpoint import Endpoint
+from .cache import Cache, MemoryCache, SqliteCache, is_path
+from .endpoint import Endpoint, not_an_endpoint
 from .engine import Engine
 from .pace import AUTO_CEILING, Learnt, Pace
 from .patience import Patience
@@ -49,19 +49,22 @@ class Settings:
 
     def __post_init__(self) -> None:
         if not isinstance(self.endpoint, Endpoint):
-            raise ConfigurationError(f"endpoint must be a rewardcore.Endpoint, not {type(self.endpoint).__name__}")
+            raise not_an_endpoint(self.endpoint)
         self.endpoint.api_key()  # a key that no header can carry is an error now, not in mid-run
         check_rubric(self.rubric)
         limit = self.max_concurrent
         if limit != "auto" and (type(limit) is not int or limit < 1):
             raise ConfigurationError(f'max_concurrent must be a whole number above 0 or "auto", not {limit!r}')
-        if self.cache is not None and not isinstance(self.cache, (bool, Cache)) and not _is_path(self.cache):
+        is_cache = isinstance(self.cache, (bool, Cache)) and not isinstance(self.cache, type)
+        if self.cache is not None and not is_cache and not is_path(self.cache):
             raise ConfigurationError(
                 "cache must be True (in memory), None, the path of a file, or an object with get, put and close, "
                 f"not {self.cache!r}"
             )
         if type(self.max_retries) is not int or self.max_retries < 0:
             raise ConfigurationError(f"max_retries must be a whole number of at least 0, not {self.max_retries!r}")
+        if not all(callable(getattr(self.clock, name, None)) for name in ("now", "sleep", "event", "new_event_loop")):
+            raise ConfigurationError(f"clock must be a rewardcore.clock.Clock, or like one, not {self.clock!r:.40}")
         if self.wrap_transport is not None and not callable(self.wrap_transport):
             raise ConfigurationError(
                 "wrap_transport must be a function that is given the mode's transport and returns one that sends by it,"
@@ -70,8 +73,8 @@ class Settings:
         for name in ("deadline", "request_timeout", "startup_timeout"):
             seconds = getattr(self, name)
             is_left_out = seconds is None and name == "request_timeout"
-            if not is_left_out and not (is_number(seconds) and 0 < seconds < math.inf):
-                raise ConfigurationError(f"{name} must be seconds above 0, not {seconds!r}")
+            if not is_left_out and not (is_number(seconds) and 0 < seconds <= sys.float_info.max):
+                raise ConfigurationError(f"{name} must be seconds above 0, not {seconds!r:.40}")
 
     @property
     def name(self) -> str:
@@ -139,7 +142,3 @@ class Settings:
                 self.max_concurrent + files - places,
             )
         return places
-
-
-def _is_path(value: object) -> bool:
-    return isinstance(value, os.PathLike) or (isinstance(value, str) and value.strip() not in ("", ":memory:"))

@@ -25,7 +25,7 @@ from weakref import WeakKeyDictionary, WeakSet
 
 from ..calls import Pending
 from ..failures import ConfigurationError
-from ..http.endpoint import Endpoint
+from ..http.endpoint import Endpoint, not_an_endpoint
 from ..judge import Judge
 from ..notices import log
 from ..rewards.images import sendable
@@ -75,7 +75,7 @@ def reward_function(
     """
     rubric = as_rubric(rubric)
     if not isinstance(endpoint, Endpoint):
-        raise ConfigurationError(f"endpoint must be a rewardcore.Endpoint, not {type(endpoint).__name__}")
+        raise not_an_endpoint(endpoint)
     if isinstance(extra, str):
         raise ConfigurationError(f"extra must be a list of columns, as in [{extra!r}]")
     if asynchronous and mode == "sync":

@@ -224,7 +224,7 @@ def test_a_wrong_column_is_named(make, rubric, options, columns, complaint):
         ({"concurrency": 8}, "concurrency is no option"),
         ({"extra": "level"}, r"list of columns, as in \['level'\]"),
         ({"mode": "sync", "asynchronous": True}, 'asynchronous needs mode "asyncio" or "process"'),
-        ({"endpoint": "http://127.0.0.1:8000/v1"}, "must be a rewardcore.Endpoint, not str"),
+        ({"endpoint": "http://127.0.0.1:8000/v1"}, "must be a rewardcore.Endpoint, such as .*, not str"),
         ({"beside": is_even}, r"list of reward functions, as in \[is_short\]"),
         ({"beside": ["is_even"]}, "beside must be a list of reward functions"),
         ({"beside": [is_even_in_time]}, "coroutine function is_even_in_time: give asynchronous=True"),
