@@ -36,8 +36,8 @@ def check_rubric(rubric: object) -> None:
         raise ConfigurationError(f"rubric must be an object, and {rubric.__name__} is a class: make one of it, with ()")
     if isinstance(rubric, str):
         raise ConfigurationError(
-            "rubric must be an object such as rewardcore.rubrics.QUALITY, not str:"
-            f" rewardcore.rubrics.named({rubric!r:.60}) gives one by its name or its TOML file"
+            "rubric must be an object such as rewardcore.rubrics.QUALITY, not str;"
+            " rewardcore.rubrics.named gives one by its name or its TOML file"
         )
     if not isinstance(rubric, Rubric):
         raise ConfigurationError(
@@ -70,13 +70,17 @@ def _parameters(rubric: Rubric) -> list[inspect.Parameter]:
 def ask(rubric: Rubric, sample: Sample) -> list[Message]:
     """The messages for a sample; raises RubricFailed, or the Failure that the rubric itself raises."""
     try:
-        return rubric.messages(sample)
+        messages = rubric.messages(sample)
     except Failure:
         raise
     except BaseException as error:  # even an exit: it is this sample's alone
         if _is_not_the_rubrics(error):
             raise
         raise unwritten(error) from error
+    if not messages or not isinstance(messages, list | tuple):
+        wanted = 'a list of messages, as in [{"role": "user", "content": "…"}]'
+        raise RubricFailed(f"the rubric's messages must return {wanted}, not {messages!r:.40}")
+    return messages
 
 
 def unwritten(error: BaseException) -> RubricFailed:

@@ -38,7 +38,7 @@ def verbatim(messages):
     return Sample("", "", extra={"messages": messages})
 
 
-messages = st.lists(st.fixed_dictionaries({"role": text, "content": text | values}), max_size=3)
+messages = st.lists(st.fixed_dictionaries({"role": text, "content": text | values}), min_size=1, max_size=3)
 contents = st.fixed_dictionaries(
     {
         "base_url": st.sampled_from([URL, URL + "2", "https://127.0.0.1:8000/v1"]),
