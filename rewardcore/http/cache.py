@@ -88,10 +88,9 @@ class SqliteCache:
             raise CacheError(
                 f"cache must be the path of a file, not {path!r:.40}; MemoryCache() keeps replies in memory"
             )
-        try:
-            self.path = Path(path).expanduser().absolute()  # the writer opens it later, and the process may have moved
-        except RuntimeError:
-            raise CacheError(f"cache {path}: there is no such user's directory; name another file") from None
+        self.path = Path(
+            os.path.expanduser(path)
+        ).absolute()  # the writer opens it later, and the process may have moved
         if not self.path.parent.is_dir():
             raise CacheError(
                 f"cache {self.path}: the directory {self.path.parent} does not exist; make it, or name another file"

@@ -33,7 +33,7 @@ class Checkpoint:
     def __post_init__(self) -> None:
         if not isinstance(self.name, str) or not self.name.strip():
             raise ConfigurationError(f"model_name must be a name such as policy-step-200, not {self.name!r}")
-        place = Path(os.fspath(self.path)).expanduser()
+        place = Path(os.path.expanduser(self.path))
         object.__setattr__(self, "path", str(place.resolve() if self.path and place.exists() else self.path))
 
     @property

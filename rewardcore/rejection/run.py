@@ -53,14 +53,14 @@ def reject_sample(
     person, `showing` gives a function that is told how far it is (`rewardcore.progress.showing` is one). Called again,
     it goes on where it was stopped. Of several checkpoints, one that cannot be served has its `error` in its Outcome.
     """
-    plan, serve, directory = plan or Plan(), serve or started(), Path(output_dir).expanduser()
+    plan, serve, directory = plan or Plan(), serve or started(), Path(os.path.expanduser(output_dir))
     _check_names(checkpoints)
     servers = [serve(checkpoint) for checkpoint in checkpoints]
     if plan.cache is not None:
         SqliteCache(plan.cache).close()  # one that cannot be used is told now
     if told := plots.missing():
         say(told)
-    rows, images = open_rows(str(data)), Path(data).expanduser().parent  # where the paths of images begin
+    rows, images = open_rows(str(data)), Path(os.path.expanduser(data)).parent  # where the paths of images begin
     outcomes = []
     with contextlib.ExitStack() as stack:
         works = []

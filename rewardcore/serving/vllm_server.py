@@ -58,7 +58,7 @@ class VllmServer:
         if not (is_number(startup_timeout) and startup_timeout > 0):
             raise ConfigurationError(f"startup_timeout must be seconds above 0, not {startup_timeout!r}")
         self.port = self._asked_port = port
-        self.log_path = Path(log_dir).expanduser().absolute() / f"{launch.file_name(self.model_name)}_vllm.log"
+        self.log_path = Path(os.path.expanduser(log_dir)).absolute() / f"{launch.file_name(self.model_name)}_vllm.log"
         self.startup_timeout = startup_timeout
         self._arguments = launch.check_arguments(arguments)
         self._environment = launch.check_environment(environment)

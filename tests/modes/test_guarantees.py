@@ -495,7 +495,7 @@ def test_two_judges_share_the_loop_and_closing_one_leaves_the_other_alone(
         ("process", {"workers": 0}, "workers"),
         ("process", {"worker_setup": 7}, "worker_setup must be a function without arguments, not 7"),
         ("sync", {"cache": rc.MemoryCache}, "cache must be True"),
-        ("sync", {"cache": "~nobody-of-that-name/judge.sqlite"}, "no such user's directory; name another file"),
+        ("sync", {"cache": "~nobody-of-that-name/judge.sqlite"}, "nobody-of-that-name does not exist; make it"),
         ("sync", {"rubric": "quality"}, "rubric"),
         ("sync", {"workers": 2}, "workers is no option of mode 'sync'"),
         ("asyncio-child-process", {"cache": rc.MemoryCache()}, "cache must be a path"),
