@@ -55,6 +55,8 @@ def reject_sample(
     """
     plan, serve, directory = plan or Plan(), serve or started(), Path(os.path.expanduser(output_dir))
     _check_names(checkpoints)
+    if not callable(serve):
+        raise ConfigurationError(f"serve must be started() or at(base_url), not {serve!r:.40}")
     servers = [serve(checkpoint) for checkpoint in checkpoints]
     if plan.cache is not None:
         SqliteCache(plan.cache).close()  # one that cannot be used is told now
@@ -153,8 +155,9 @@ class _Work:
 
 
 def _check_names(checkpoints: Sequence[Checkpoint]) -> None:
-    if not checkpoints:
-        raise ConfigurationError("checkpoints is empty: name at least one model")
+    is_list = isinstance(checkpoints, Sequence) and all(isinstance(each, Checkpoint) for each in checkpoints)
+    if not checkpoints or not is_list:
+        raise ConfigurationError('checkpoints must be a list with at least one model, as in [Checkpoint("policy")]')
     seen: dict[str, Checkpoint] = {}
     for checkpoint in checkpoints:
         other = seen.setdefault(checkpoint.directory, checkpoint)

@@ -223,6 +223,8 @@ def test_a_wrong_column_is_named(make, rubric, options, columns, complaint):
         ({"max_concurrent": 0}, "max_concurrent"),
         ({"concurrency": 8}, "concurrency is no option"),
         ({"extra": "level"}, r"list of columns, as in \['level'\]"),
+        ({"extra": [7]}, "must be names of the dataset's columns"),
+        ({"ground_truth": 7}, "must be names of the dataset's columns"),
         ({"mode": "sync", "asynchronous": True}, 'asynchronous needs mode "asyncio" or "process"'),
         ({"endpoint": "http://127.0.0.1:8000/v1"}, "must be a rewardcore.Endpoint, such as .*, not str"),
         ({"beside": is_even}, r"list of reward functions, as in \[is_short\]"),
