@@ -9,9 +9,7 @@ from __future__ import annotations
 
 import threading
 import time
-from typing import Any
 
-from rewardcore import Judge
 from rewardcore.failures import Failure
 from rewardcore.http.transports import Transport
 from rewardcore.reply import Answer, Reply
@@ -57,6 +55,10 @@ class Meter:
     def failed(self) -> None:
         self._has_failed = True
 
+    def wrap(self, transport: Transport) -> MeteredTransport:
+        """For `open_judge(…, wrap_transport=…)`: whatever the judge sends is metered from its first request on."""
+        return MeteredTransport(transport, self)
+
     def begin(self) -> None:
         """Another run begins: what was not heard between two of them is no silence."""
         if not self._has_failed:
@@ -85,10 +87,3 @@ class MeteredTransport:
 
     def _note(self, failure: Failure | None) -> None:
         self._meter.failed() if failure is not None and failure.retryable else self._meter.heard()
-
-
-def meter_judge(judge: Judge, meter: Meter) -> None:
-    """Before its first request: transports are the seam that a benchmark replaces."""
-    driver: Any = judge._driver
-    opened = driver._open_transport
-    driver._open_transport = lambda: MeteredTransport(opened(), meter)

@@ -16,6 +16,7 @@ import urllib.request
 from dataclasses import replace
 
 import rewardcore
+from bench.endpoint_flags import add_endpoint_flags, parse
 from bench.prefix_share import token_first
 from bench.scenarios import REGISTRY, Scenario, groups_of
 from rewardcore import Endpoint, Sample, Verdict
@@ -73,21 +74,15 @@ def main(arguments: list[str] | None = None) -> int:
         prog="python -m bench.prefix_cache",
         description="The hit share of a vLLM server's prefix cache, before and now.",
     )
-    parser.add_argument("--base-url", required=True, help="such as http://127.0.0.1:8000/v1")
-    parser.add_argument("--model", required=True)
-    parser.add_argument("--api-key-env", default="OPENAI_API_KEY", help="variable that holds its key (%(default)s)")
+    add_endpoint_flags(parser.add_argument, max_tokens=8)
     parser.add_argument(
         "--words", type=int, default=400, help="at most, in a prompt; fewer for a short context (%(default)s)"
     )
-    parser.add_argument("--max-tokens", type=int, default=8, help="tokens it may write per reply (%(default)s)")
-    options = parser.parse_args(arguments)
+    options, endpoint = parse(parser, arguments)
     logging.getLogger("rewardcore").setLevel(logging.ERROR)  # replies that are cut short are meant here
     if options.words < 10:
         parser.error(f"--words takes a whole number of 10 or more, not {options.words}")
     try:
-        endpoint = Endpoint(
-            options.base_url, options.model, api_key_env=options.api_key_env, max_tokens=options.max_tokens
-        )
         found = measure(endpoint, options.words)
     except (RuntimeError, rewardcore.RewardcoreError) as error:
         print(f"bench.prefix_cache: {error}", file=sys.stderr)

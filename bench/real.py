@@ -11,12 +11,11 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 import rewardcore
 from bench import records
 from bench.agreement import HEADINGS, Measured
-from bench.metered import Meter, meter_judge
+from bench.metered import Meter
 from bench.records import Record
 from bench.runner import Counts, Run, Stage, measure, open_scenario
 from bench.scenarios import BACKEND_MODES, REGISTRY, SIZES, Scenario, samples_of
@@ -37,7 +36,6 @@ MODES = BACKEND_MODES["real"]
 @dataclass(frozen=True)
 class Budget:
     max_requests: int
-    max_tokens: int
     rounds: int = 3
 
 
@@ -86,12 +84,9 @@ class RealEndpoint:
     @classmethod
     def connect(
         cls,
-        base_url: str,
-        model: str,
-        api_key_env: str,
+        endpoint: Endpoint,
         budget: Budget,
         *,
-        extra_body: dict[str, Any] | None = None,
         rubric: Rubric = rubrics.QUALITY,
         most_silence: float = MOST_SILENCE,
     ) -> RealEndpoint:
@@ -99,9 +94,6 @@ class RealEndpoint:
         if not plan(budget):
             least = CHECK_REQUESTS + Size(SIZES[0], 1).requests
             raise ValueError(f"--max-requests {budget.max_requests} is too few to compare modes; {least} are the least")
-        endpoint = Endpoint(
-            base_url, model, api_key_env=api_key_env, max_tokens=budget.max_tokens, extra_body=extra_body
-        )
         meter = Meter(budget.max_requests, most_silence)
         meter.spend(CHECK_REQUESTS)
         return cls(endpoint, budget, meter, rubric, check_endpoint(endpoint, rubric))
@@ -114,12 +106,13 @@ class RealEndpoint:
         sizes = self.sizes
         requests = CHECK_REQUESTS + sum(size.requests for size in sizes)
         read = sum(size.requests * _prompt_tokens(size) // size.n for size in sizes)
+        limit = self.endpoint.reply_limit()
+        most = f" and at most {requests * limit[1]:,} completion tokens" if limit else ""
         runs = ", ".join(f"{size.n} × {size.rounds} rounds" for size in sizes)
         line = (
             f"real endpoint {self.endpoint.base_url}, model {self.endpoint.model!r}: {len(MODES)} modes with {runs}; "
-            f"{requests} requests if none is asked again, about {read:,} prompt tokens and at most "
-            f"{requests * self.budget.max_tokens:,} completion tokens; never more than {self.budget.max_requests} "
-            "requests (--max-requests)"
+            f"{requests} requests if none is asked again, about {read:,} prompt tokens{most}; "
+            f"never more than {self.budget.max_requests} requests (--max-requests)"
         )
         if left_out := [str(n) for n in SIZES if n not in {size.n for size in sizes}]:
             line += f"; left out to stay below that: n = {', '.join(left_out)}"
@@ -187,9 +180,8 @@ class RealEndpoint:
 
     def _warm(self, mode: str, scenario: Scenario, requests: int) -> None:
         if mode not in self._judges:
-            stage = Stage(self.endpoint, options={"rubric": self.rubric})
-            self._judges[mode] = judge = self._stack.enter_context(open_scenario(scenario, stage))
-            meter_judge(judge, self.meter)
+            stage = Stage(self.endpoint, options={"rubric": self.rubric, "wrap_transport": self.meter.wrap})
+            self._judges[mode] = self._stack.enter_context(open_scenario(scenario, stage))
         if self.meter.stopped is None:
             self.meter.begin()
             self._judges[mode].judge(

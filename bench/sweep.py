@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import json
 import logging
 import sys
 import time
 from statistics import median
 
 import rewardcore
+from bench.endpoint_flags import add_endpoint_flags, count, parse
 from bench.real import check_endpoint
 from bench.scenarios import Scenario, samples_of
 from rewardcore import Endpoint, Judge, Sample
@@ -62,28 +62,17 @@ def measure(
 
 def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m bench.sweep", description="Fixed limits beside auto, interleaved.")
-    parser.add_argument("--base-url", required=True)
-    parser.add_argument("--model", required=True)
-    parser.add_argument("--api-key-env", default="OPENAI_API_KEY")
+    add_endpoint_flags(parser.add_argument, max_tokens=64)
     parser.add_argument("--limits", nargs="+", default=[str(limit) for limit in LIMITS], help="numbers, or auto")
-    parser.add_argument("--samples", type=int, default=512, help="in a round, for each limit (%(default)s)")
-    parser.add_argument("--rounds", type=int, default=3, help="besides the one for warming up (%(default)s)")
-    parser.add_argument("--max-tokens", type=int, default=64)
-    parser.add_argument("--deadline", type=float, default=300.0)
-    parser.add_argument("--extra-body", type=json.loads, default=None, help="JSON that is added to every request")
-    options = parser.parse_args(arguments)
+    parser.add_argument("--samples", type=count, default=512, help="in a round, for each limit (%(default)s)")
+    parser.add_argument("--rounds", type=count, default=3, help="besides the one for warming up (%(default)s)")
+    parser.add_argument("--deadline", type=float, default=300.0, help="seconds for a round of a limit (%(default)s)")
+    options, endpoint = parse(parser, arguments)
     logging.getLogger("rewardcore").setLevel(logging.ERROR)  # replies that are cut short are meant here
     for limit in options.limits:
         if limit != "auto" and not (limit.isdecimal() and int(limit)):
             parser.error(f"--limits takes whole numbers above 0, or auto, not {limit!r}")
     limits = [limit if limit == "auto" else int(limit) for limit in options.limits]
-    endpoint = Endpoint(
-        options.base_url,
-        options.model,
-        api_key_env=options.api_key_env,
-        max_tokens=options.max_tokens,
-        extra_body=options.extra_body,
-    )
     requests = options.samples * len(limits) * (options.rounds + 1)
     print(f"{requests} requests, at most {requests * options.max_tokens:,} completion tokens", file=sys.stderr)
     try:

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from .clock import Clock, Event
-from .failures import RewardcoreError
+from .failures import ConfigurationError, RewardcoreError
 from .progress import Progress
 from .sample import Sample
 from .stats import Stats
@@ -110,10 +110,9 @@ class Driver(ABC):
     @abstractmethod
     def stats(self) -> Stats: ...
 
-    def wait(self, batch: Batch, timeout: float | None) -> None:
-        """Block until the batch is done; raises TimeoutError."""
-        if not batch.done_event(self.clock).wait(timeout):
-            raise TimeoutError
+    def wait(self, batch: Batch, timeout: float | None) -> bool:
+        """Block until the batch is done, for so long at most; whether it is."""
+        return batch.done_event(self.clock).wait(timeout)
 
 
 class Batch:
@@ -232,27 +231,38 @@ class Pending:
             self._driver.abandon(self._batch.call)
 
     def result(self, timeout: float | None = None) -> list[Verdict]:
-        """The verdicts in input order. A TimeoutError leaves the batch as it is: ask again."""
+        """The verdicts in input order; TimeoutError where they take longer, and the batch goes on: ask again."""
+        if not self.wait(timeout):
+            raise TimeoutError(f"the batch was not judged within {timeout} s; it goes on")
+        return self._batch.result()
+
+    def wait(self, timeout: float | None = None) -> bool:
+        """Block until it is done, for so long at most; whether it is.
+
+        What is raised meanwhile, by Ctrl-C or a signal's handler, passes as it is, a TimeoutError too, and cancels it.
+        """
         if self._driver.pid != os.getpid():
             raise RewardcoreError(
                 f"this batch was submitted in process {self._driver.pid}; submit it in this one again"
             )
-        batch, clock = self._batch, self._driver.clock
-        if not batch.is_done:
-            started = clock.now()
-            try:
-                check_may_wait()
-                self._driver.wait(batch, timeout)
-            except TimeoutError:
-                raise TimeoutError(f"the batch was not judged within {timeout} s; it goes on") from None
-            except BaseException:
-                self.cancel()
-                raise
-            finally:
-                seconds = clock.now() - started
-                self.waited += seconds
-                self._blocked(seconds)
-        return batch.result()
+        if timeout is not None and not (isinstance(timeout, int | float) and timeout == timeout):
+            raise ConfigurationError(f"timeout must be seconds, or None to wait for ever, not {timeout!r}")
+        if self.done():
+            return True
+        if timeout is not None and timeout > threading.TIMEOUT_MAX:  # no thread can wait for so long
+            timeout = None
+        clock = self._driver.clock
+        started = clock.now()
+        try:
+            check_may_wait()
+            return self._driver.wait(self._batch, timeout)
+        except BaseException:
+            self.cancel()
+            raise
+        finally:
+            seconds = clock.now() - started
+            self.waited += seconds
+            self._blocked(seconds)
 
     async def wait_in_loop(self) -> list[Verdict]:
         """`result` for a running loop; cancelling it cancels the batch."""

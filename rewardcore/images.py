@@ -42,7 +42,7 @@ def located(image: object, directory: Path) -> Located:
         image = image.removeprefix("file://")
         if "://" in image[:12]:
             raise ValueError(f"is the address {image[:60]!r}, and nothing is fetched: give the file")
-        file = directory / Path(image).expanduser()
+        file = directory / os.path.expanduser(image)
         if not file.is_file():
             raise ValueError(f"is {str(file)!r}, and there is no such file")
         return file

@@ -79,8 +79,7 @@ class Judge:
                 except BaseException:
                     pending.cancel()
                     raise
-                with contextlib.suppress(TimeoutError):
-                    pending.result(timeout=_LOOK_SECONDS)
+                pending.wait(_LOOK_SECONDS)
             verdicts = pending.result()
             tell(pending.progress)
         return verdicts
@@ -218,7 +217,8 @@ def _numbered(samples: Iterable[Sample]) -> Iterator[tuple[int, Sample]]:
         raise ConfigurationError(f"samples must be a list of Samples, not one {type(samples).__name__}")
     for index, sample in enumerate(samples):
         if not isinstance(sample, Sample):
-            raise ConfigurationError(f"samples[{index}] is a {type(sample).__name__}, not a rewardcore.Sample")
+            kind = type(sample).__name__
+            raise ConfigurationError(f"samples[{index}] must be a rewardcore.Sample(prompt, response), not a {kind}")
         yield index, sample
 
 
@@ -295,7 +295,7 @@ def open_judge(mode: str, endpoint: Any, **options: Any) -> Judge:
     - self: a generator in place of the endpoint, and `rubric` and `batch_size`.
     """
     check_may_wait()
-    if mode not in _MODES:
+    if not isinstance(mode, str) or mode not in _MODES:
         raise ConfigurationError(f"mode must be one of {', '.join(map(repr, _MODES))}, not {mode!r}")
     module_name, function, taken = _MODES[mode]
     for name in options:

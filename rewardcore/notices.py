@@ -21,6 +21,8 @@ log = logging.getLogger("rewardcore")
 QUIET_SECONDS = 10.0
 _AT_FIRST = 5
 _LONGEST = 240
+#: An endpoint that fails is waited out, and its own words say what is wrong with it; how long is the caller's to say.
+_ON_TIMEOUT = "; to wait longer, raise deadline"
 
 
 class _ToStderr(logging.Handler):
@@ -63,9 +65,9 @@ class Trouble:
         count, kinds = self._kinds.total(), _counted(self._kinds)
         self._kinds.clear()
         if count == 1:
-            return _cut(f"{failure.kind}: {failure}")
+            return one_line(f"{failure.kind}: {failure}")
         before = f" in {seconds:.1f} s" if since is not None else ""
-        return _cut(f"{count} requests failed{before}: {kinds} (the latest: {failure})")
+        return one_line(f"{count} requests failed{before}: {kinds} (the latest: {failure})")
 
 
 class Tally:
@@ -114,13 +116,14 @@ class Losses:
             why = tally.why[tally.kinds.most_common(1)[0][0]]
             together = f" in {calls} calls" if calls > 1 else ""
             lost = f"{tally.kinds.total()} of {samples} not judged{together}: {_counted(tally.kinds)}"
-            log.warning("%s", _cut(f"{lost} ({why})" if why else lost))
+            advice = _ON_TIMEOUT if "timeout" in tally.kinds else ""
+            log.warning("%s", one_line(f"{lost} ({why})" if why else lost, _LONGEST - len(advice)) + advice)
 
 
 def _counted(kinds: Counter[str]) -> str:
     return ", ".join(f"{count} {kind}" for kind, count in kinds.most_common())
 
 
-def _cut(line: str) -> str:
-    line = " ".join(line.split())
-    return line if len(line) <= _LONGEST else line[: _LONGEST - 1] + "…"
+def one_line(text: str, longest: int = _LONGEST) -> str:
+    line = " ".join(text.split())
+    return line if len(line) <= longest else line[: longest - 1] + "…"

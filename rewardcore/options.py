@@ -1,14 +1,18 @@
-"""What `open_judge` takes in each mode, for editors and type checkers; `open_judge` reads the names from here."""
+"""What `open_judge` takes in each mode, for editors and type checkers; `open_judge` reads the names from here.
+
+And what an option, wherever one is checked, counts as a number.
+"""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Literal, TypedDict
+from typing import TYPE_CHECKING, Literal, TypedDict, TypeGuard
 
 if TYPE_CHECKING:
     from .clock import Clock
     from .http.cache import Cache
+    from .http.transports import Transport
     from .rubrics import Rubric
 
 
@@ -23,6 +27,7 @@ class HttpOptions(TypedDict, total=False):
     startup_timeout: float
     max_retries: int
     clock: Clock
+    wrap_transport: Callable[[Transport], Transport]
 
 
 class ProcessOptions(HttpOptions, total=False):
@@ -44,3 +49,8 @@ class AnyOptions(ProcessOptions, AsyncioOptions, total=False):
     """Where the mode is known only when it runs; a literal mode's wrong option is then found at `open_judge`."""
 
     batch_size: int | Literal["auto"] | None
+
+
+def is_number(value: object) -> TypeGuard[int | float]:
+    """True and False are none, though Python counts them among them."""
+    return isinstance(value, int | float) and not isinstance(value, bool)

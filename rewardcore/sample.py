@@ -15,6 +15,10 @@ from .failures import ConfigurationError
 
 Conversation = Sequence[Mapping[str, Any]]
 
+#: Where a part of type `image` holds it, as TRL, verl and transformers write them: bytes before what was decoded from
+#: them, which would have to be encoded again.
+IMAGE_FIELDS = ("bytes", "image", "path", "url")
+
 _WORD = re.compile(r"[A-Za-z][A-Za-z0-9_-]*")
 _URL = re.compile(r"(?:https?://|data:)\S", re.IGNORECASE)
 _MESSAGE = 'a message such as {"role": "user", "content": "…"}'
@@ -89,8 +93,14 @@ def _check_part(part: object, place: str) -> None:
         url = image.get("url") if isinstance(image, Mapping) else None
         if not isinstance(url, str) or not _URL.match(url):
             raise ConfigurationError(f"{place} is an image without a URL that can be sent: {_IMAGE}")
+    elif kind == "image" and any(part.get(name) is not None for name in IMAGE_FIELDS):
+        whole = place.partition("[")[0]
+        raise ConfigurationError(
+            f"{place} holds an image, and a request carries its URL: rewardcore.rewards.images.sendable({whole}) makes"
+            f" one of each, or {_IMAGE}"
+        )
     elif kind == "image":
-        raise ConfigurationError(f"{place} is a placeholder, and the image itself is not there: {_IMAGE}")
+        raise ConfigurationError(f"{place} is a placeholder, with no image in {', '.join(IMAGE_FIELDS)}: {_IMAGE}")
     else:
         raise ConfigurationError(f"{place} is of type {str(kind)[:40]!r}; parts are of type text or image_url")
 

@@ -19,7 +19,8 @@ from bench.calibrate.predict import AtOnce, Row, predict, predict_row, recommend
 from bench.calibrate.probe import Plan, ProbeFailed, Tell, probe
 from bench.calibrate.report import Report
 from bench.calibrate.verify import Observed, sizes_within, verify
-from rewardcore import Endpoint, rubrics
+from bench.endpoint_flags import add_endpoint_flags, count, parse
+from rewardcore import rubrics
 from rewardcore.progress import showing
 from rewardcore.testing.latency import Profile
 
@@ -28,17 +29,10 @@ RECOMMENDED = "recommended"
 
 def main(arguments: list[str] | None = None) -> int:
     parser = _parser()
-    options = parser.parse_args(arguments)
+    options, endpoint = parse(parser, arguments)
     # Refusals, and replies that are cut short, are what is asked for here.
     logging.getLogger("rewardcore").setLevel(logging.CRITICAL)
     try:
-        endpoint = Endpoint(
-            options.base_url,
-            options.model,
-            api_key_env=options.api_key_env,
-            max_tokens=options.max_tokens,
-            extra_body=options.extra_body,
-        )
         rubric = rubrics.named(options.rubric)
         plan = Plan.within(options.max_requests, options.max_concurrent)
     except ValueError as error:  # ConfigurationError is one
@@ -92,13 +86,9 @@ def _parser() -> argparse.ArgumentParser:
         prog="python -m bench.calibrate",
         description="Probe an endpoint, fit a latency model, and predict 16, 32, 100 and 1024 samples in every mode.",
     )
-    parser.add_argument("--base-url", required=True, help="such as http://127.0.0.1:8000/v1")
-    parser.add_argument("--model", required=True)
-    parser.add_argument("--api-key-env", default="OPENAI_API_KEY", help="variable that holds its key (%(default)s)")
-    parser.add_argument("--max-requests", type=_count, default=400, help="on the wire, at most (%(default)s)")
-    parser.add_argument("--max-concurrent", type=_count, default=64, help="probe up to so many at once (%(default)s)")
-    parser.add_argument("--max-tokens", type=_count, default=256, help="tokens it may write per reply (%(default)s)")
-    parser.add_argument("--extra-body", type=_body, metavar="JSON", help="added to every request")
+    add_endpoint_flags(parser.add_argument, max_tokens=256)
+    parser.add_argument("--max-requests", type=count, default=400, help="on the wire, at most (%(default)s)")
+    parser.add_argument("--max-concurrent", type=count, default=64, help="probe up to so many at once (%(default)s)")
     parser.add_argument("--rubric", default="quality", help="a rubric's name, or a TOML file (%(default)s)")
     parser.add_argument(
         "--verify",
@@ -108,31 +98,15 @@ def _parser() -> argparse.ArgumentParser:
         metavar="AT_ONCE",
         help="then judge on the endpoint, and show predicted beside observed: what is recommended, a number or auto",
     )
-    parser.add_argument("--verify-requests", type=_count, default=1500, help="of --verify, at most (%(default)s)")
+    parser.add_argument("--verify-requests", type=count, default=1500, help="of --verify, at most (%(default)s)")
     parser.add_argument("--seed", type=int, default=secrets.randbits(32), help="of the samples (drawn anew each time)")
     parser.add_argument("--json", action="store_true", help="for programs")
     parser.add_argument("--plot", type=Path, metavar="FILE.png", help="draw the model over what was measured")
     return parser
 
 
-def _count(text: str) -> int:
-    if not (text.isdecimal() and int(text)):
-        raise argparse.ArgumentTypeError(f"takes a whole number above 0, not {text!r}")
-    return int(text)
-
-
 def _at_once(text: str) -> str:
-    return text if text in (RECOMMENDED, "auto") else str(_count(text))
-
-
-def _body(text: str) -> dict[str, object]:
-    try:
-        body = json.loads(text)
-    except ValueError as error:
-        raise argparse.ArgumentTypeError(f"takes a JSON object: {error}") from None
-    if not isinstance(body, dict):
-        raise argparse.ArgumentTypeError(f"takes a JSON object, not {text!r}")
-    return body
+    return text if text in (RECOMMENDED, "auto") else str(count(text))
 
 
 @contextlib.contextmanager

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
 from bench.calibrate.attempts import Attempt, Outcome
-from bench.metered import Meter, MeteredTransport
+from bench.metered import Meter
 from bench.scenarios import Scenario, samples_of
 from rewardcore import Endpoint, Sample
 from rewardcore.failures import Failure, Overloaded, QuotaExhausted, Rejected, Stalled
@@ -106,7 +106,7 @@ def probe(
 
     async def run() -> list[Attempt]:
         meter = Meter(plan.max_requests, request_timeout)
-        transport = MeteredTransport(AiohttpTransport(endpoint), meter)
+        transport = meter.wrap(AiohttpTransport(endpoint))
         prober = _Prober(endpoint, rubric, transport, meter, tell, seed, request_timeout)
         try:
             await prober.climb(plan)

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import rewardcore
 from bench.calibrate.predict import Row
 from bench.calibrate.probe import Tell, fresh_samples
-from bench.metered import Meter, meter_judge
+from bench.metered import Meter
 from bench.scenarios import MODES
 from rewardcore import Endpoint
 from rewardcore.rubrics import Rubric
@@ -55,11 +55,10 @@ def _observe(endpoint: Endpoint, rubric: Rubric, row: Row, n: int, meter: Meter,
     predicted = row.makespans[n] or 0.0
     mode, options = MODES[row.mode]
     deadline = max(_SECONDS, _TIMES * predicted)
-    limits = {"max_concurrent": row.at_once, "deadline": deadline, "cache": None}
+    limits = {"max_concurrent": row.at_once, "deadline": deadline, "cache": None, "wrap_transport": meter.wrap}
     samples = fresh_samples(n, seed)
     meter.begin()
     with rewardcore.open_judge(mode, endpoint, rubric=rubric, **limits, **options) as judge:  # type: ignore[call-overload]
-        meter_judge(judge, meter)
         started = time.perf_counter()
         verdicts = judge.judge(samples, progress=lambda now: tell(f"judging {n}", now.done, now.total))
         seconds = time.perf_counter() - started

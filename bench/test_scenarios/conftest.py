@@ -5,7 +5,6 @@ This folder has no __init__.py: asv, which imports every module of the package `
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -13,6 +12,7 @@ from typing import Any
 import pytest
 
 from bench import records, summary
+from bench.endpoint_flags import add_endpoint_flags, count, endpoint_of
 from bench.real import Budget, RealEndpoint
 from bench.runner import Run, measurable, run, stage_for
 from bench.scenarios import Scenario
@@ -21,16 +21,12 @@ from rewardcore import RewardcoreError, rubrics
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    group = parser.getgroup("rewardcore", "rewardcore's benchmarks")
-    group.addoption("--base-url", help="also benchmark a real endpoint, such as http://127.0.0.1:8000/v1")
-    group.addoption("--model", help="the model it serves; the key is read from --api-key-env")
-    group.addoption("--api-key-env", default="OPENAI_API_KEY", help="variable that holds its key (%(default)s)")
-    group.addoption("--max-requests", type=int, default=500, help="send it no more than this many (%(default)s)")
-    group.addoption("--max-tokens", type=int, default=256, help="tokens it may write per reply (%(default)s)")
-    group.addoption("--rounds", type=int, default=3, help="in which all modes take turns, at most (%(default)s)")
-    group.addoption(
-        "--extra-body", help="JSON object that is added to every request, such as vLLM's structured outputs"
+    group = parser.getgroup(
+        "rewardcore", "rewardcore's benchmarks; of a real endpoint, too, with --base-url and --model"
     )
+    add_endpoint_flags(group.addoption, max_tokens=256, required=False)
+    group.addoption("--max-requests", type=count, default=500, help="send it no more than this many (%(default)s)")
+    group.addoption("--rounds", type=count, default=3, help="in which all modes take turns, at most (%(default)s)")
     group.addoption("--rubric", default="quality", help="a rubric's name, or a TOML file (%(default)s)")
     group.addoption("--records", type=Path, default=records.DIRECTORY / "records.jsonl", help="where records go")
 
@@ -55,25 +51,11 @@ def pytest_sessionstart(session: pytest.Session) -> None:
 
 
 def _connect(options: Any) -> RealEndpoint:
-    for flag, number in {"--max-tokens": options.max_tokens, "--rounds": options.rounds}.items():
-        if number < 1:
-            raise pytest.UsageError(f"{flag} must be a whole number above 0, not {number}")
     try:
-        extra_body = json.loads(options.extra_body) if options.extra_body is not None else None
-    except ValueError as error:
-        raise pytest.UsageError(f"--extra-body is not JSON: {error}") from error
-    if not isinstance(extra_body, dict | None):
-        raise pytest.UsageError(f"--extra-body must be a JSON object, not {options.extra_body}")
-    budget = Budget(options.max_requests, options.max_tokens, options.rounds)
-    try:
-        rubric = rubrics.named(options.rubric)
-    except (RewardcoreError, OSError) as error:
-        raise pytest.UsageError(f"--rubric: {error}") from error
-    try:
-        where = (options.base_url, options.model, options.api_key_env)
-        return RealEndpoint.connect(*where, budget, extra_body=extra_body, rubric=rubric)
+        budget, rubric = Budget(options.max_requests, options.rounds), rubrics.named(options.rubric)
+        return RealEndpoint.connect(endpoint_of(options), budget, rubric=rubric)
     except (ValueError, RewardcoreError) as error:
-        raise pytest.UsageError(f"--base-url / --model: {error}") from error
+        raise pytest.UsageError(str(error)) from error
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:

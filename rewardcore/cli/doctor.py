@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from ..failures import ConfigurationError
-from ..http.endpoint import Endpoint
+from ..http.endpoint import Endpoint, check_key_name
 from ..judge import open_judge
 from .console import Console, Json, Quiet
 from .diagnosis import Finding, State, diagnose
@@ -29,6 +29,8 @@ def doctor(
         raise ConfigurationError("to ask an endpoint doctor needs both URL and --model; without either it asks none")
     if not 0 < seconds < float("inf"):
         raise ConfigurationError(f"--seconds must be above 0, not {seconds}")
+    if api_key_env:
+        check_key_name(api_key_env, "--api-key-env")
     endpoint = Endpoint(base_url, model, api_key_env) if base_url else None
     from .machine import read_machine
 

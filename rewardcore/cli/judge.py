@@ -10,15 +10,14 @@ import typer
 
 from .. import rubrics
 from ..failures import ConfigurationError, RewardcoreError
-from ..files.judging import FileRun, finished_before, partial_of, survey_of
+from ..files.judging import FileRun, check_output, finished_before, partial_of, survey_of
 from ..files.rows import Rows, open_rows
 from ..files.samples import Survey, texts_of
 from ..files.summary import lines_of
-from ..http.endpoint import Endpoint
+from ..http.endpoint import Endpoint, read_extra_body
 from ..judge import Judge, open_judge
 from ..rubrics import TemplateRubric
 from .console import Console, Json, Quiet
-from .flags import json_object
 
 _MODES = ("asyncio", "sync", "process")
 #: Of English; other languages and code have more tokens for as many characters.
@@ -73,7 +72,7 @@ def judge(
         temperature=_number("--temperature", temperature, float),
         max_tokens=_number("--max-tokens", max_tokens, int),
         max_completion_tokens=max_completion_tokens,
-        extra_body=json_object("--extra-body", extra_body),
+        extra_body=read_extra_body(extra_body),
         identity=identity,
     )
     if mode not in _MODES:
@@ -82,8 +81,9 @@ def judge(
         raise ConfigurationError(f"--max-failures must be 0 or more, not {max_failures}")
     if out.suffix not in (".jsonl", ".ndjson"):
         raise ConfigurationError(f"OUT must end in .jsonl, not {out.name!r}")
-    limit: Any = "auto" if max_concurrent == "auto" else _number("--max-concurrent", max_concurrent, int)
+    limit = _number("--max-concurrent", max_concurrent, int, "auto", "auto")
     chosen, rows = rubrics.named(rubric), open_rows(source, split)
+    check_output(rows, out)
     if dry_run:
         with console.progress("rows checked") as tell:
             survey = survey_of(rows, chosen, tell)
@@ -171,10 +171,10 @@ def _configuration(rows: Rows, endpoint: Endpoint, rubric: str, chosen: Template
     } | endpoint.parameters()
 
 
-def _number(flag: str, text: str, kind: type[int] | type[float]) -> Any:
-    if text == "none":
-        return None
+def _number(flag: str, text: str, kind: type[int] | type[float], word: str = "none", meaning: Any = None) -> Any:
+    if text == word:
+        return meaning
     try:
         return kind(text)
     except ValueError:
-        raise ConfigurationError(f"{flag} must be a number or none, not {text!r}") from None
+        raise ConfigurationError(f"{flag} must be a number or {word}, not {text!r}") from None

@@ -40,7 +40,7 @@ print(json.dumps({"built_for": torch.version.cuda, "devices": devices}))
 def read_machine(cache: Path, api_key_env: str, tell: Callable[[str], object]) -> Machine:
     """`cache` is the directory, or the file, that is to hold cached replies; `tell` is told of what takes long."""
     packages = _packages()
-    place = cache.expanduser().absolute()
+    place = Path(os.path.expanduser(cache)).absolute()
     directory = place if place.is_dir() else place.parent
     limits = _file_limits()
     environment = {name: value for name, value in os.environ.items() if name.upper() in _VARIABLES and value}

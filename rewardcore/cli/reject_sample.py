@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ..failures import ConfigurationError
+from ..http.endpoint import read_extra_body
 from .console import Console, Json, Quiet
-from .flags import json_object
 
 if TYPE_CHECKING:
     from ..rejection import Checkpoint
@@ -119,7 +119,7 @@ def reject_sample(
             max_tokens=max_tokens,
             system=system,
             prompt_suffix=prompt_suffix,
-            extra_body=json_object("--extra-body", extra_body),
+            extra_body=read_extra_body(extra_body),
             deadline=deadline,
             cache=cache,
             skip_bad_rows=skip_bad_rows,

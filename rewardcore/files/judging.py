@@ -42,6 +42,14 @@ def partial_of(out: Path) -> Path:
     return out.with_name(out.name + ".partial")
 
 
+def check_output(rows: Rows, out: Path) -> None:
+    """Nobody's directory, and not the input itself, is put aside for OUT."""
+    if out.is_dir():
+        raise ConfigurationError(f"{out} is a directory; give a file as the output")
+    if rows.path is not None and out.exists() and out.samefile(rows.path):
+        raise ConfigurationError(f"{out} is the input itself; give another output")
+
+
 def finished_before(out: Path, configuration: Mapping[str, Any]) -> dict[str, Any] | None:
     """The summary of the run that has made OUT, if it is this one and there is nothing left to do; None if there is.
 
@@ -78,6 +86,7 @@ class FileRun:
         skip_bad_rows: bool = False,
         max_failures: int = 0,
     ) -> None:
+        check_output(rows, out)
         self._journal = Journal(partial_of(out), configuration, resume)
         if not resume:
             put_aside(out, _record_of(out))

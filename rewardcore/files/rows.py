@@ -9,6 +9,7 @@ from __future__ import annotations
 import gzip
 import hashlib
 import math
+import os
 import re
 import zlib
 from abc import ABC, abstractmethod
@@ -53,13 +54,15 @@ class BadRow:
 
 
 class Rows(ABC):
-    """`total` is None where only reading would tell. The fingerprint says whether a resumed run reads the same data.
+    """`total` is None where only reading would tell, and `path` where there is no file. The fingerprint says whether a
+    resumed run reads the same data.
 
     It is cheap rather than complete: of a file, its size and a hash of its head and tail; of a data set, its name, its
     size, its columns and its first and last row. A change in the middle that keeps the size goes unnoticed.
     """
 
     name: str
+    path: Path | None = None
     total: int | None
     fingerprint: str
 
@@ -70,7 +73,9 @@ class Rows(ABC):
 
 def open_rows(source: str, split: str = "train") -> Rows:
     """A file of JSON lines or a Parquet file by its ending; else the name of a data set on a hub, and its split."""
-    path = Path(source).expanduser()
+    if not source.strip():
+        raise ConfigurationError(f"the data has no name; give {_ENDINGS}")
+    path = Path(os.path.expanduser(source))
     if path.is_dir():
         raise ConfigurationError(f"{source} is a directory; give {_ENDINGS}")
     is_lines, is_parquet = path.name.lower().endswith(_LINES), path.name.lower().endswith(_PARQUET)
@@ -88,15 +93,16 @@ def open_rows(source: str, split: str = "train") -> Rows:
 class JsonLines(Rows):
     """A JSON object a line, compressed or not. A blank line is no row."""
 
+    path: Path
+
     def __init__(self, path: Path) -> None:
-        self.name, self.total = path.name, None
+        self.name, self.path, self.total = path.name, path, None
         self.fingerprint = _fingerprint(path)
-        self._path = path
 
     def read(self, skip: Skip = ()) -> Iterator[Row | BadRow]:
         is_skipped, index, number = _says(skip), -1, 0
-        is_compressed = self._path.name.lower().endswith(".gz")
-        with gzip.open(self._path) if is_compressed else self._path.open("rb") as lines:
+        is_compressed = self.path.name.lower().endswith(".gz")
+        with gzip.open(self.path) if is_compressed else self.path.open("rb") as lines:
             try:
                 for number, line in enumerate(lines, start=1):
                     if line.isspace():
@@ -119,7 +125,7 @@ class Parquet(Rows):
             import pyarrow
             from pyarrow import parquet
         self._errors: tuple[type[Exception], ...] = (pyarrow.ArrowException, OSError)
-        self.name = path.name
+        self.name, self.path = path.name, path
         try:
             self._file = parquet.ParquetFile(path, buffer_size=1 << 20)
         except self._errors as error:

@@ -23,7 +23,7 @@ from typing import Any, Protocol, runtime_checkable
 
 import orjson
 
-from ..failures import CacheError
+from ..failures import CacheError, ConfigurationError
 from ..notices import log
 from ..reply import Reply
 from .cache_file import LEARNT, connect, insist
@@ -46,10 +46,18 @@ class Cache(Protocol):
     def close(self) -> None: ...
 
 
+def is_path(value: object) -> bool:
+    """Of a file: SQLite's own name for none is not one."""
+    is_name = isinstance(value, str) and "\0" not in value and value.strip() not in ("", ":memory:")
+    return is_name or isinstance(value, os.PathLike)
+
+
 class MemoryCache:
     """The latest `size` replies of this process; closing a judge does not empty it."""
 
     def __init__(self, size: int = 10_000) -> None:
+        if type(size) is not int or size < 1:
+            raise ConfigurationError(f"size must be a whole number of replies above 0, not {size!r:.40}")
         self._size = size
         self._replies: OrderedDict[bytes, Reply] = OrderedDict()
         self._lock = threading.Lock()
@@ -76,7 +84,13 @@ class SqliteCache:
     """One file, write-ahead logged. Opening it proves that it can be written, or raises CacheError."""
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
-        self.path = Path(path).expanduser().absolute()  # the writer opens it later, and the process may have moved
+        if not is_path(path):
+            raise CacheError(
+                f"cache must be the path of a file, not {path!r:.40}; MemoryCache() keeps replies in memory"
+            )
+        self.path = Path(
+            os.path.expanduser(path)
+        ).absolute()  # the writer opens it later, and the process may have moved
         if not self.path.parent.is_dir():
             raise CacheError(
                 f"cache {self.path}: the directory {self.path.parent} does not exist; make it, or name another file"

@@ -117,7 +117,8 @@ def _oldest_to_keep(connection: sqlite3.Connection, newest: int, tell: Tell) -> 
         return float("inf"), b""
     statement = "SELECT stored_at, key FROM replies ORDER BY stored_at DESC, key DESC LIMIT 1 OFFSET ?"
     with _telling(connection, tell, "looking for the newest"):
-        found: tuple[float, bytes] | None = connection.execute(statement, (newest - 1,)).fetchone()
+        offset = min(newest, 2**63) - 1  # more than SQLite can count are more than there are
+        found: tuple[float, bytes] | None = connection.execute(statement, (offset,)).fetchone()
     return found
 
 

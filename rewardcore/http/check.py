@@ -6,13 +6,15 @@ For people, before a run: nothing is tried again or cached, and a judge's statis
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
 import orjson
 
-from ..failures import Denied, Failure, Stalled
+from ..failures import ConfigurationError, Denied, Failure, Stalled
+from ..options import is_number
 from ..reply import Answer
 from ..rubrics.rubric import grade, reads_sample
 from ..sample import Sample
@@ -51,6 +53,8 @@ class Check:
 
 def check(settings: Settings, seconds: float) -> Check:
     """At most so many seconds for each of its two requests; from any thread, also inside a running loop."""
+    if not (is_number(seconds) and 0 < seconds < math.inf):
+        raise ConfigurationError(f"seconds must be above 0, not {seconds!r}")
     thread = LoopThread.acquire(settings.clock)
     try:
         findings = thread.run(_ask(settings, seconds))

@@ -13,7 +13,10 @@ from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import urlsplit
 
+import orjson
+
 from ..failures import ConfigurationError
+from ..options import is_number
 from .secrets import Mask, Secret
 
 _RESERVED = dict.fromkeys(("model", "messages", "stream"), "the judge sets it") | {
@@ -22,6 +25,8 @@ _RESERVED = dict.fromkeys(("model", "messages", "stream"), "the judge sets it") 
 #: What may bound a reply, in the order in which a server heeds it.
 _REPLY_LIMITS = ("max_completion_tokens", "max_tokens")
 _MAX_TOKENS = 1024
+#: So many letters and digits at a stretch, small ones among them, are nobody's name for a variable.
+_LIKE_A_KEY = re.compile(r"(?=[A-Za-z]*[0-9])(?=[A-Z0-9]*[a-z])[A-Za-z0-9]{20}")
 _HEADER_NAME = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
 
 
@@ -50,12 +55,10 @@ class Endpoint:
         object.__setattr__(self, "base_url", _checked_url(self.base_url))
         if not isinstance(self.model, str) or not self.model.strip():
             raise ConfigurationError("model must be the name the endpoint serves; GET base_url + /models lists them")
-        name = self.api_key_env
-        if name and not (isinstance(name, str) and name.isidentifier()):  # not shown: it may be the key itself
-            raise ConfigurationError("api_key_env must be the name of a variable, as OPENAI_API_KEY, not the key")
+        if self.api_key_env:
+            check_key_name(self.api_key_env, "api_key_env")
         if self.temperature is not None:
-            is_number = isinstance(self.temperature, int | float) and not isinstance(self.temperature, bool)
-            if not is_number or not 0.0 <= self.temperature <= 2.0:
+            if not is_number(self.temperature) or not 0.0 <= self.temperature <= 2.0:
                 raise ConfigurationError(f"temperature must be a number from 0 to 2 or None, not {self.temperature!r}")
             object.__setattr__(self, "temperature", float(self.temperature))  # 0 and 0.0 are one request with one key
         for name in _REPLY_LIMITS:
@@ -71,8 +74,16 @@ class Endpoint:
         for name, reason in _RESERVED.items():
             if name in (self.extra_body or {}):
                 raise ConfigurationError(f"extra_body must not set {name!r}: {reason}")
+        if not isinstance(self.headers, Mapping | None):  # not shown: it may hold a key
+            raise ConfigurationError(
+                f'headers must be a mapping such as {{"X-Team": "…"}}, not {type(self.headers).__name__}'
+            )
         if self.headers is not None:
             object.__setattr__(self, "headers", {name: _secret(name, self.headers[name]) for name in self.headers})
+        if not isinstance(self.ca_file, str | os.PathLike | None):
+            raise ConfigurationError(
+                f"ca_file must be the path of a file of PEM certificates, not {self.ca_file!r:.40}"
+            )
         if self.ca_file is not None:
             self.ssl_context()  # a file that cannot be used is an error now
 
@@ -144,6 +155,29 @@ class Endpoint:
         return {name: value for name, value in headers.items() if name.lower() not in overridden} | dict(own)
 
 
+def not_an_endpoint(given: object) -> ConfigurationError:
+    wanted = 'a rewardcore.Endpoint, such as Endpoint("http://127.0.0.1:8000/v1", model="judge")'
+    return ConfigurationError(f"endpoint must be {wanted}, not {type(given).__name__}")
+
+
+def check_key_name(name: object, argument: str) -> None:
+    """Raises where it is no name of a variable, and does not show it: it may be the key itself."""
+    is_name = isinstance(name, str) and name.isidentifier() and (name in os.environ or not _LIKE_A_KEY.search(name))
+    if not is_name:
+        raise ConfigurationError(f"{argument} must be the name of a variable, as OPENAI_API_KEY, not the key")
+
+
+def read_extra_body(text: str) -> dict[str, Any] | None:
+    """What `--extra-body` says, in every command that takes it; None for nothing, and for an object without fields."""
+    try:
+        value = orjson.loads(text) if text.strip() else {}
+    except ValueError as error:
+        raise ConfigurationError(f"--extra-body must be a JSON object: {error}") from None
+    if not isinstance(value, dict):
+        raise ConfigurationError(f'--extra-body must be a JSON object such as {{"min_p": 0.1}}, not {text[:40]!r}')
+    return value or None
+
+
 def _secret(name: str, value: object) -> Secret:
     if not isinstance(name, str) or not _HEADER_NAME.fullmatch(name):
         raise ConfigurationError(f"headers: {name!r} is no name of a header")
@@ -154,13 +188,17 @@ def _secret(name: str, value: object) -> Secret:
 
 def _checked_url(base_url: str) -> str:
     if not isinstance(base_url, str):
-        raise ConfigurationError(f"base_url must be a text such as http://127.0.0.1:8000/v1, not {type(base_url)}")
+        kind = type(base_url).__name__
+        raise ConfigurationError(f"base_url must be a text such as http://127.0.0.1:8000/v1, not {kind}")
     if "@" in base_url:  # before anything that would show a part of the URL: it may hold a password
         raise ConfigurationError("base_url must not hold user info (user:password@); put the key into a variable")
     if "?" in base_url or "#" in base_url:
         raise ConfigurationError("base_url must end with its path: parameters go into extra_body or headers")
+    base_url = base_url.strip()
+    if not base_url.isprintable() or " " in base_url:
+        raise ConfigurationError(f"base_url {base_url!r} holds blanks or line breaks; write it without them")
     try:
-        parts = urlsplit(base_url.strip())
+        parts = urlsplit(base_url)
         port = parts.port
     except ValueError as error:
         raise ConfigurationError(f"base_url is not a URL: {error}") from None

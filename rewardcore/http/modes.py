@@ -43,6 +43,8 @@ def open_process(
         workers = 4 * (os.cpu_count() or 1)
     elif type(workers) is not int or workers < 1:
         raise ConfigurationError(f"workers must be a whole number above 0, not {workers!r}")
+    if worker_setup is not None and not callable(worker_setup):
+        raise ConfigurationError(f"worker_setup must be a function without arguments, not {worker_setup!r:.40}")
     check_children('mode "process"', endpoint=endpoint, rubric=settings.rubric, worker_setup=worker_setup)
     from .transports.worker_pool import WorkerPool
 
@@ -106,6 +108,8 @@ def _drive(
 def _on_a_loop(
     settings: Settings, open_transport: Callable[[], Transport], driver: Callable[..., LoopDriver], places: int | None
 ) -> LoopDriver:
+    wrap = settings.wrap_transport
+    opened = open_transport if wrap is None else lambda: wrap(open_transport())
     engine = settings.new_engine(places)
     thread = LoopThread.acquire(settings.clock)
-    return driver(settings.clock, engine, open_transport, settings.close_engine, thread)
+    return driver(settings.clock, engine, opened, settings.close_engine, thread)

@@ -31,6 +31,7 @@ from ..failures import (
     Unparsed,
     WrongPath,
 )
+from ..notices import one_line
 from ..reply import Quota, Reply
 from .endpoint import Endpoint
 from .retry import parse_retry_after
@@ -166,7 +167,8 @@ class ReplyReader:
             return QuotaExhausted(f"{where} answered {status}, the quota is used up: {said}")
         if status in _TRANSIENT or status >= 500:
             kind = RateLimited if status == 429 else Overloaded if status in _OVERLOAD else Transient
-            failure = kind(f"{where} answered {status}: {said}")
+            whose = ", an error of the server's own (see its log)" if kind is Transient and status >= 500 else ""
+            failure = kind(f"{where} answered {status}{whose}: {said}")
             failure.retry_after = parse_retry_after(headers)
             return failure
         if status in (401, 403):
@@ -184,8 +186,7 @@ class ReplyReader:
 
 
 def _excerpt(said: object) -> str:
-    text = " ".join(_text(said).split())
-    return text if len(text) <= 300 else text[:300] + "…"
+    return one_line(_text(said), 300)
 
 
 def _text(said: object) -> str:

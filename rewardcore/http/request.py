@@ -8,6 +8,7 @@ key goes in.
 from __future__ import annotations
 
 import hashlib
+import json
 from typing import NamedTuple
 
 import orjson
@@ -36,10 +37,11 @@ class RequestBuilder:
         self._says_repeat = says_repeat(rubric)
         parameters = endpoint.parameters()
         try:  # all that is the same in every request, on either side of where its messages stand in order
+            json.dumps(parameters, allow_nan=False, default=repr)  # orjson would write null for NaN
             before = orjson.dumps({name: parameters[name] for name in parameters if name < "messages"}, option=_SORTED)
             after = orjson.dumps({name: parameters[name] for name in parameters if name > "messages"}, option=_SORTED)
-        except TypeError as error:
-            raise ConfigurationError(f"extra_body must be plain JSON: {error}") from error
+        except (TypeError, ValueError) as error:
+            raise ConfigurationError(f"model and extra_body must be plain JSON: {error}") from error
         self._before = before[:-1] + (b"," if before != b"{}" else b"") + b'"messages":'
         self._after = b"," + after[1:]  # never empty: there is the model
         where = {"base_url": endpoint.base_url} if endpoint.identity is None else {"identity": endpoint.identity}

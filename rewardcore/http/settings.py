@@ -2,23 +2,28 @@
 
 from __future__ import annotations
 
-import math
 import os
+import sys
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from ..clock import SYSTEM_CLOCK, Clock
 from ..failures import ConfigurationError
 from ..notices import log
+from ..options import is_number
 from ..rubrics import QUALITY, Rubric
 from ..rubrics.rubric import check_rubric
-from .cache import Cache, MemoryCache, SqliteCache
-from .endpoint import Endpoint
+from .cache import Cache, MemoryCache, SqliteCache, is_path
+from .endpoint import Endpoint, not_an_endpoint
 from .engine import Engine
 from .pace import AUTO_CEILING, Learnt, Pace
 from .patience import Patience
 from .request import RequestBuilder
 from .retry import MAX_RETRIES, Blame
+
+if TYPE_CHECKING:
+    from .transports import Transport
 
 CacheChoice = Cache | str | os.PathLike[str] | bool | None
 #: Files that a process opens besides its connections: the cache, libraries, the trainer's own data.
@@ -29,7 +34,7 @@ _A_DAY = 86400.0
 
 @dataclass(frozen=True)
 class Settings:
-    """Small, and picklable but for a cache object or a clock of the caller's own."""
+    """Small, and picklable but for a cache object, a clock or a transport of the caller's own."""
 
     endpoint: Endpoint
     rubric: Rubric = QUALITY
@@ -40,27 +45,36 @@ class Settings:
     startup_timeout: float = 60.0
     max_retries: int = MAX_RETRIES
     clock: Clock = SYSTEM_CLOCK
+    wrap_transport: Callable[[Transport], Transport] | None = None
 
     def __post_init__(self) -> None:
         if not isinstance(self.endpoint, Endpoint):
-            raise ConfigurationError(f"endpoint must be a rewardcore.Endpoint, not {type(self.endpoint).__name__}")
+            raise not_an_endpoint(self.endpoint)
         self.endpoint.api_key()  # a key that no header can carry is an error now, not in mid-run
         check_rubric(self.rubric)
         limit = self.max_concurrent
         if limit != "auto" and (type(limit) is not int or limit < 1):
             raise ConfigurationError(f'max_concurrent must be a whole number above 0 or "auto", not {limit!r}')
-        if self.cache is not None and not isinstance(self.cache, (bool, Cache)) and not _is_path(self.cache):
+        is_cache = isinstance(self.cache, (bool, Cache)) and not isinstance(self.cache, type)
+        if self.cache is not None and not is_cache and not is_path(self.cache):
             raise ConfigurationError(
                 "cache must be True (in memory), None, the path of a file, or an object with get, put and close, "
                 f"not {self.cache!r}"
             )
         if type(self.max_retries) is not int or self.max_retries < 0:
             raise ConfigurationError(f"max_retries must be a whole number of at least 0, not {self.max_retries!r}")
+        if not all(callable(getattr(self.clock, name, None)) for name in ("now", "sleep", "event", "new_event_loop")):
+            raise ConfigurationError(f"clock must be a rewardcore.clock.Clock, or like one, not {self.clock!r:.40}")
+        if self.wrap_transport is not None and not callable(self.wrap_transport):
+            raise ConfigurationError(
+                "wrap_transport must be a function that is given the mode's transport and returns one that sends by it,"
+                f" not {self.wrap_transport!r:.40}"
+            )
         for name in ("deadline", "request_timeout", "startup_timeout"):
             seconds = getattr(self, name)
             is_left_out = seconds is None and name == "request_timeout"
-            if not is_left_out and not (_is_number(seconds) and 0 < seconds < math.inf):
-                raise ConfigurationError(f"{name} must be seconds above 0, not {seconds!r}")
+            if not is_left_out and not (is_number(seconds) and 0 < seconds <= sys.float_info.max):
+                raise ConfigurationError(f"{name} must be seconds above 0, not {seconds!r:.40}")
 
     @property
     def name(self) -> str:
@@ -128,11 +142,3 @@ class Settings:
                 self.max_concurrent + files - places,
             )
         return places
-
-
-def _is_number(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
-
-
-def _is_path(value: object) -> bool:
-    return isinstance(value, os.PathLike) or (isinstance(value, str) and value.strip() not in ("", ":memory:"))

@@ -6,6 +6,7 @@ generator belongs to the caller, who closes it.
 
 from __future__ import annotations
 
+import inspect
 import math
 import threading
 from concurrent.futures import ThreadPoolExecutor
@@ -34,6 +35,10 @@ def open_self(generator: Generator, rubric: Rubric = QUALITY, batch_size: BatchS
             f'mode "self" takes a generator with generate(conversations), such as TorchGenerator, not'
             f" {type(generator).__name__}"
         )
+    if isinstance(generator, type):
+        raise ConfigurationError(f'mode "self" takes a generator, and {generator.__name__} is a class: make one of it')
+    if inspect.iscoroutinefunction(generator.generate):
+        raise ConfigurationError('mode "self" takes a generator whose generate is a plain def: nobody would await it')
     check_rubric(rubric)
     chunk_size = _CHUNK_BATCHES * batch_size if isinstance(batch_size, int) else _CHUNK
     return Judge(type(generator).__name__, lambda: SelfDriver(generator, rubric, batch_size), math.inf, chunk_size)

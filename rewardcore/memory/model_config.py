@@ -7,6 +7,7 @@ Code that a model brings along runs only where it is trusted, and nobody is aske
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal, get_args
@@ -18,7 +19,7 @@ DataType = Literal["auto", "float32", "float16", "bfloat16"]
 
 def model_directory(model_path: str | Path, name: str = "model_path", wanted: str = "") -> Path:
     """The directory, sure to hold a config.json; `wanted` is the file to fetch, where one is enough."""
-    directory = Path(model_path).expanduser()
+    directory = Path(os.path.expanduser(model_path))
     if not (directory / "config.json").is_file():
         found = "has no config.json" if directory.is_dir() else "is not a directory"
         raise ConfigurationError(

@@ -15,6 +15,7 @@ from typing import Any
 from ..failures import ConfigurationError
 from ..http.endpoint import Endpoint
 from ..http.settings import Settings
+from ..options import is_number
 from ..serving.launch import file_name
 
 #: So many rollouts may a problem have: the number of a draw has room for them, and for 2 ** 43 rows.
@@ -33,7 +34,9 @@ class Checkpoint:
     def __post_init__(self) -> None:
         if not isinstance(self.name, str) or not self.name.strip():
             raise ConfigurationError(f"model_name must be a name such as policy-step-200, not {self.name!r}")
-        place = Path(os.fspath(self.path)).expanduser()
+        if not isinstance(self.path, str | os.PathLike):
+            raise ConfigurationError(f'model_path must be a directory or a hub\'s name, or "", not {self.path!r:.40}')
+        place = Path(os.path.expanduser(self.path))
         object.__setattr__(self, "path", str(place.resolve() if self.path and place.exists() else self.path))
 
     @property
@@ -73,8 +76,13 @@ class Plan:
                 raise ConfigurationError(f"{name} must be a whole number of at least 1, not {value!r}")
         if self.num_rollout > MOST_ROLLOUTS:
             raise ConfigurationError(f"num_rollout must be at most {MOST_ROLLOUTS}, not {self.num_rollout}")
-        if self.top_p is not None and not 0.0 < self.top_p <= 1.0:
+        for name in ("system", "prompt_suffix"):
+            if not isinstance(value := getattr(self, name), str):
+                raise ConfigurationError(f"{name} must be a text, not {value!r:.40}")
+        if self.top_p is not None and not (is_number(self.top_p) and 0.0 < self.top_p <= 1.0):
             raise ConfigurationError(f"top_p must be above 0 and at most 1, not {self.top_p!r}")
+        if not isinstance(self.extra_body, Mapping | None):
+            raise ConfigurationError(f"extra_body must be a mapping, not {type(self.extra_body).__name__}")
         for name in _FIELDS_OF_THEIR_OWN:
             if name in (self.extra_body or {}):
                 raise ConfigurationError(f"extra_body must not set {name!r}: there is {name} for it")

@@ -15,6 +15,7 @@ from typing import Any
 from ..failures import ConfigurationError, Unparsed
 from ..files.rows import BadRow, Rows
 from ..images import Located, data_url, located
+from ..options import is_number
 from ..progress import Tell
 from ..rubrics.transcript import Piece, as_parts
 from ..sample import Conversation
@@ -79,7 +80,7 @@ def _truth(fields: Mapping[str, Any]) -> float:
             return predicted_value(answer)
         except Unparsed:
             pass
-    elif isinstance(answer, int | float) and not isinstance(answer, bool):
+    elif is_number(answer):
         try:
             if math.isfinite(truth := float(answer)):
                 return truth

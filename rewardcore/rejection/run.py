@@ -53,14 +53,16 @@ def reject_sample(
     person, `showing` gives a function that is told how far it is (`rewardcore.progress.showing` is one). Called again,
     it goes on where it was stopped. Of several checkpoints, one that cannot be served has its `error` in its Outcome.
     """
-    plan, serve, directory = plan or Plan(), serve or started(), Path(output_dir).expanduser()
+    plan, serve, directory = plan or Plan(), serve or started(), Path(os.path.expanduser(output_dir))
     _check_names(checkpoints)
+    if not callable(serve):
+        raise ConfigurationError(f"serve must be started() or at(base_url), not {serve!r:.40}")
     servers = [serve(checkpoint) for checkpoint in checkpoints]
     if plan.cache is not None:
         SqliteCache(plan.cache).close()  # one that cannot be used is told now
     if told := plots.missing():
         say(told)
-    rows, images = open_rows(str(data)), Path(data).expanduser().parent  # where the paths of images begin
+    rows, images = open_rows(str(data)), Path(os.path.expanduser(data)).parent  # where the paths of images begin
     outcomes = []
     with contextlib.ExitStack() as stack:
         works = []
@@ -153,8 +155,9 @@ class _Work:
 
 
 def _check_names(checkpoints: Sequence[Checkpoint]) -> None:
-    if not checkpoints:
-        raise ConfigurationError("checkpoints is empty: name at least one model")
+    is_list = isinstance(checkpoints, Sequence) and all(isinstance(each, Checkpoint) for each in checkpoints)
+    if not checkpoints or not is_list:
+        raise ConfigurationError('checkpoints must be a list with at least one model, as in [Checkpoint("policy")]')
     seen: dict[str, Checkpoint] = {}
     for checkpoint in checkpoints:
         other = seen.setdefault(checkpoint.directory, checkpoint)

@@ -13,6 +13,7 @@ from typing import Any
 
 from ..failures import ConfigurationError
 from ..images import data_url, located
+from ..sample import IMAGE_FIELDS
 
 
 def sendable(conversation: Any) -> Any:
@@ -40,8 +41,7 @@ def _is_image(part: Any) -> bool:
 
 
 def _image_in(part: Mapping[str, Any]) -> Any:
-    """Bytes before what was decoded from them, which would have to be encoded again."""
-    return next((part[name] for name in ("bytes", "image", "path") if part.get(name) is not None), None)
+    return next((part[name] for name in IMAGE_FIELDS if part.get(name) is not None), None)
 
 
 def _part(part: Mapping[str, Any]) -> Mapping[str, Any]:

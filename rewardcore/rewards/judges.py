@@ -19,6 +19,7 @@ from weakref import WeakSet
 from ..failures import ConfigurationError, NotJudged
 from ..http.endpoint import Endpoint
 from ..judge import Judge, open_judge
+from ..options import is_number
 from ..rubrics import QUALITY, Rubric
 from ..rubrics import named as named_rubric
 from ..verdict import Verdict
@@ -91,11 +92,11 @@ class JudgeConfig:
         )
 
 
-def check_bounds(limit: object, deadline: float, limit_name: str, deadline_name: str) -> None:
+def check_bounds(limit: object, deadline: object, limit_name: str, deadline_name: str) -> None:
     """What `open_judge` would say when the first batch is there, said at once and by the names that were given."""
     if limit != "auto" and (type(limit) is not int or limit < 1):
         raise ConfigurationError(f'{limit_name} must be a whole number above 0 or "auto", not {limit!r}')
-    if not 0.0 < deadline < math.inf:
+    if not is_number(deadline) or not 0.0 < deadline < math.inf:
         raise ConfigurationError(f"{deadline_name} must be seconds above 0, not {deadline!r}")
 
 

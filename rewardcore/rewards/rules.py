@@ -7,6 +7,7 @@ plain arithmetic: it reads words as products of letters, and its time limits wor
 
 from __future__ import annotations
 
+import inspect
 import logging
 import math
 import re
@@ -36,8 +37,12 @@ _rules: dict[str, Rule] = {}
 
 def register_rule(data_source: str, rule: Rule) -> Rule:
     """Score the data source with this rule, in this process; registering again takes its place."""
-    if not callable(rule):
-        raise ConfigurationError(f"rule must be a function of (response, ground_truth, extra_info), not {rule!r:.40}")
+    if not isinstance(data_source, str):
+        raise ConfigurationError(f"data_source must be the name that the rows have, not {data_source!r:.40}")
+    if not callable(rule) or inspect.iscoroutinefunction(rule):
+        raise ConfigurationError(
+            f"rule must be a plain function of (response, ground_truth, extra_info), not {rule!r:.40}"
+        )
     _rules[data_source] = rule
     return rule
 

@@ -147,7 +147,7 @@ def scores(rows: Iterable[Row], config: MonitorConfig | Mapping[str, Any] | None
     try:
         return plan.settled(plan.judge_config.judge(plan.rubric).judge(plan.samples))
     except TimeoutError:  # verl's compute_score_timeout, of which verl would make a 0.0
-        late = "TimeoutError: the trainer waited no longer (compute_score_timeout); the judge goes on, for the cache"
+        late = "TimeoutError: the trainer waited no longer (compute_score_timeout); a reply on its way is still cached"
         return plan.settled([Verdict("timeout", error=late)] * len(plan.samples))
 
 

@@ -32,11 +32,21 @@ class Rubric(Protocol):
 
 
 def check_rubric(rubric: object) -> None:
+    if isinstance(rubric, type):
+        raise ConfigurationError(f"rubric must be an object, and {rubric.__name__} is a class: make one of it, with ()")
+    if isinstance(rubric, str):
+        raise ConfigurationError(
+            "rubric must be an object such as rewardcore.rubrics.QUALITY, not str;"
+            " rewardcore.rubrics.named gives one by its name or its TOML file"
+        )
     if not isinstance(rubric, Rubric):
         raise ConfigurationError(
             f"rubric must have messages(sample) and parse(text), as rewardcore.rubrics.QUALITY has; "
             f"{type(rubric).__name__} has not"
         )
+    for name in ("messages", "parse", "repeat"):
+        if inspect.iscoroutinefunction(getattr(rubric, name, None)):
+            raise ConfigurationError(f"rubric: {name} is async, and nobody would await it: write it with a plain def")
     wanted = [it for it in _parameters(rubric) if it.default is it.empty and it.kind is not it.VAR_KEYWORD]
     if len(wanted) > 2:
         raise ConfigurationError(f"rubric: parse must take (text) or (text, sample), not {len(wanted)} arguments")
@@ -60,13 +70,17 @@ def _parameters(rubric: Rubric) -> list[inspect.Parameter]:
 def ask(rubric: Rubric, sample: Sample) -> list[Message]:
     """The messages for a sample; raises RubricFailed, or the Failure that the rubric itself raises."""
     try:
-        return rubric.messages(sample)
+        messages = rubric.messages(sample)
     except Failure:
         raise
     except BaseException as error:  # even an exit: it is this sample's alone
         if _is_not_the_rubrics(error):
             raise
         raise unwritten(error) from error
+    if not messages or not isinstance(messages, list | tuple):
+        wanted = 'a list of messages, as in [{"role": "user", "content": "…"}]'
+        raise RubricFailed(f"the rubric's messages must return {wanted}, not {messages!r:.40}")
+    return messages
 
 
 def unwritten(error: BaseException) -> RubricFailed:

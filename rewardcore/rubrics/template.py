@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from difflib import get_close_matches
 from hashlib import sha256
 from operator import attrgetter, itemgetter
-from os import PathLike
+from os import PathLike, fspath
 from typing import Any, Literal
 
 from ..failures import ConfigurationError, RubricFailed
@@ -59,8 +59,12 @@ class TemplateRubric:
     _pick: Callable[[list[Any]], tuple[Any, ...]] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
+        scale: object = self.scale
+        if scale == "truth":  # as TOML says it, which has no None
+            object.__setattr__(self, "scale", None)
         if complaint := self._complaint():
-            raise ConfigurationError(f"rubric {self.name!r}: {complaint}")
+            raise ConfigurationError(f"rubric {self.name!r:.80}: {complaint}")
+        object.__setattr__(self, "scale", self.scale and tuple(self.scale))
         object.__setattr__(self, "tag", self.tag.lower())
         # Literal text and names alternate: even places are literal, odd places are fields and tokens.
         parts = _FIELD.split(self.template)
@@ -93,6 +97,9 @@ class TemplateRubric:
         object.__setattr__(self, "_pick", itemgetter(*places))  # out of the fields, their tokens and the literals
 
     def _complaint(self) -> str | None:
+        for name, (is_right, wanted) in _WANTED.items():
+            if not is_right(value := getattr(self, name)):
+                return f"{name} must be {wanted}, not {value!r:.40}"
         if not re.fullmatch(r"[A-Za-z][A-Za-z0-9_-]*", self.tag):
             return f"tag must be a plain word, not {self.tag!r}"
         if self.scale is not None and not 0.0 < self.scale[1] - self.scale[0] < math.inf:
@@ -173,25 +180,21 @@ def load(path: str | PathLike[str]) -> TemplateRubric:
     """A rubric from a TOML file: `template`, and optionally what else a `TemplateRubric` has."""
     import tomllib
 
+    if not isinstance(path, str | PathLike):  # a number would be taken for an open file, and closed
+        raise ConfigurationError(f"a rubric's file must be a path, not {path!r:.40}")
     try:
         with open(path, "rb") as file:
             table = tomllib.load(file)
-    except OSError as error:
-        raise ConfigurationError(f"rubric file {path}: {error.strerror or error}") from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise ConfigurationError(f"rubric file {path} is not valid TOML: {error}") from error
+    except (OSError, ValueError) as error:
+        raise ConfigurationError(f"rubric file {path}: {getattr(error, 'strerror', None) or error}") from error
     table.setdefault("name", str(path))
-    if table.get("scale") == "truth":
-        table["scale"] = None
-    for key, value in table.items():
-        if key not in _TOML_FIELDS:
-            raise ConfigurationError(f"rubric file {path}: unknown field {key!r}; known are {', '.join(_TOML_FIELDS)}")
-        if not _TOML_FIELDS[key](value):
-            raise ConfigurationError(f"rubric file {path}: {key} = {value!r} is not {_TOML_WORDS[key]}")
+    for key in table:
+        if key not in _WANTED:
+            raise ConfigurationError(f"rubric file {path}: unknown field {key!r}; known are {', '.join(_WANTED)}")
     if "template" not in table:
         raise ConfigurationError(f"rubric file {path}: the field template is missing")
-    if table.get("scale"):
-        table["scale"] = tuple(table["scale"])
     try:
         return TemplateRubric(**table)
     except ConfigurationError as error:
@@ -205,28 +208,25 @@ def _is_text(value: object) -> bool:
 def _is_scale(value: object) -> bool:
     if value is None:
         return True
-    return isinstance(value, list) and len(value) == 2 and all(type(end) in (int, float) for end in value)
+    return isinstance(value, list | tuple) and len(value) == 2 and all(type(end) in (int, float) for end in value)
 
 
-_TOML_FIELDS: dict[str, Callable[[object], bool]] = {
-    "name": _is_text,
-    "template": _is_text,
-    "tag": _is_text,
-    "system": _is_text,
-    "higher_is": _is_text,
-    "scale": _is_scale,
-    "independent": lambda value: isinstance(value, bool),
-}
-_TOML_WORDS = dict.fromkeys(["name", "template", "tag", "system", "higher_is"], "a text that is not empty") | {
-    "scale": 'two numbers, as in [1, 10], or "truth"',
-    "independent": "true or false",
+#: What each field must be, in Python and in TOML alike, before anything is asked of its content.
+_WANTED: dict[str, tuple[Callable[[object], bool], str]] = {
+    **dict.fromkeys(("name", "template", "tag", "higher_is"), (_is_text, "a text that is not empty")),
+    "system": (lambda value: isinstance(value, str), "a text"),
+    "scale": (_is_scale, 'two numbers, as in [1, 10], or "truth"'),
+    "independent": (lambda value: isinstance(value, bool), "true or false"),
 }
 
 
-def named(name: str) -> TemplateRubric:
+def named(name: str | PathLike[str]) -> TemplateRubric:
     """A built-in rubric by its name, or one from a TOML file by its path."""
     from .built_in import BY_NAME
 
+    if not isinstance(name, str | PathLike):
+        raise ConfigurationError(f"a rubric's name must be a text or the path of a .toml file, not {name!r:.40}")
+    name = fspath(name)
     if name in BY_NAME:
         return BY_NAME[name]
     if name.endswith(".toml"):

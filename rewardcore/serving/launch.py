@@ -38,7 +38,7 @@ def model_named(model_path: str | os.PathLike[str], model_name: str | None) -> t
         raise ConfigurationError(f"model_path must be a directory or a hub's name, not {model_path!r}")
     if model_name is not None and not (isinstance(model_name, str) and model_name.strip()):
         raise ConfigurationError(f"model_name must be a name such as judge-7b, not {model_name!r}")
-    place = Path(path).expanduser()
+    place = Path(os.path.expanduser(path))
     if place.is_dir():
         if not any((place / name).is_file() for name in ("config.json", "params.json")):
             raise ConfigurationError(f"model_path {path!r} has no config.json: give the directory that holds the model")

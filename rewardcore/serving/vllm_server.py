@@ -17,6 +17,7 @@ from types import TracebackType
 
 from ..failures import ConfigurationError, ServerFailed
 from ..http.endpoint import Endpoint
+from ..options import is_number
 from ..progress import Say, waiting
 from . import launch
 from . import port as ports
@@ -54,10 +55,10 @@ class VllmServer:
         self.model_path, self.model_name = launch.model_named(model_path, model_name)
         if type(port) is not int or not 0 <= port <= 65535:
             raise ConfigurationError(f"port must be a whole number from 0 to 65535, not {port!r}")
-        if isinstance(startup_timeout, bool) or not isinstance(startup_timeout, int | float) or not startup_timeout > 0:
+        if not (is_number(startup_timeout) and startup_timeout > 0):
             raise ConfigurationError(f"startup_timeout must be seconds above 0, not {startup_timeout!r}")
         self.port = self._asked_port = port
-        self.log_path = Path(log_dir).expanduser().absolute() / f"{launch.file_name(self.model_name)}_vllm.log"
+        self.log_path = Path(os.path.expanduser(log_dir)).absolute() / f"{launch.file_name(self.model_name)}_vllm.log"
         self.startup_timeout = startup_timeout
         self._arguments = launch.check_arguments(arguments)
         self._environment = launch.check_environment(environment)

@@ -25,7 +25,7 @@ from weakref import WeakKeyDictionary, WeakSet
 
 from ..calls import Pending
 from ..failures import ConfigurationError
-from ..http.endpoint import Endpoint
+from ..http.endpoint import Endpoint, not_an_endpoint
 from ..judge import Judge
 from ..notices import log
 from ..rewards.images import sendable
@@ -75,14 +75,17 @@ def reward_function(
     """
     rubric = as_rubric(rubric)
     if not isinstance(endpoint, Endpoint):
-        raise ConfigurationError(f"endpoint must be a rewardcore.Endpoint, not {type(endpoint).__name__}")
+        raise not_an_endpoint(endpoint)
     if isinstance(extra, str):
         raise ConfigurationError(f"extra must be a list of columns, as in [{extra!r}]")
+    columns = [*(extra or ())]
+    if not all(isinstance(column, str) for column in [*columns, ground_truth or "", data_source or ""]):
+        raise ConfigurationError("ground_truth, data_source and extra must be names of the dataset's columns")
     if asynchronous and mode == "sync":
         raise ConfigurationError(
             'asynchronous needs mode "asyncio" or "process": "sync" works only while it is waited for'
         )
-    rules = () if callable(beside) else tuple(beside)
+    rules = () if callable(beside) else tuple(beside or ())
     if callable(beside) or not all(map(callable, rules)):
         raise ConfigurationError("beside must be a list of reward functions, as in [is_short]")
     for rule in rules:
@@ -99,7 +102,7 @@ def reward_function(
         name=name or _name(rubric),
         ground_truth=ground_truth,
         data_source=data_source,
-        extra=tuple(dict.fromkeys([*extra, *more])),
+        extra=tuple(dict.fromkeys([*columns, *more])),
         needed=frozenset(shown & {"ground_truth", "data_source"}),
         beside=rules,
     )
@@ -284,7 +287,7 @@ def _verdicts(samples: Sequence[Sample | ConfigurationError], judged: Sequence[V
 
 
 def _whole(name: str, values: Sequence[Any], size: int) -> Sequence[Any]:
-    if not hasattr(values, "__len__"):
+    if not hasattr(values, "__len__") or isinstance(values, str):
         raise ConfigurationError(f"{name}: a {type(values).__name__} for {size} prompts; there must be a list")
     if len(values) != size:
         raise ConfigurationError(f"{name}: {len(values)} values for {size} prompts; there must be one for each")

@@ -133,8 +133,8 @@ def test_an_endpoint_that_fails_half_way(judge_server):
     [
         (["--max-requests", "0"], "--max-requests: takes a whole number above 0, not '0'"),
         (["--max-requests", "20"], "--max-requests must be at least 45, not 20"),
-        (["--extra-body", "[1]"], "--extra-body: takes a JSON object, not '[1]'"),
-        (["--extra-body", "{"], "--extra-body: takes a JSON object: "),
+        (["--extra-body", "[1]"], "--extra-body must be a JSON object such as {\"min_p\": 0.1}, not '[1]'"),
+        (["--extra-body", "{"], "--extra-body must be a JSON object: "),
         (["--rubric", "nice"], "rubric 'nice' is none of quality"),
         (["--verify", "many"], "--verify: takes a whole number above 0, not 'many'"),
         (["--base-url", "ftp://judge.test/v1"], "base_url must begin with http:// or https://"),

@@ -10,21 +10,24 @@ import socket
 
 import pytest
 
-from bench import real, sweep
+from bench import prefix_cache, real, sweep
 from bench.agreement import LEGEND, Agreement, Measured
 from bench.metered import CapReached, Meter, MeteredTransport
 from bench.real import CHECK_REQUESTS, MODES, Budget, RealEndpoint, Size, plan
 from bench.runner import Run
 from bench.scenarios import REGISTRY, SIZES
-from rewardcore import rubrics
+from rewardcore import Endpoint, rubrics
 from rewardcore.testing import SimulatedServer
 from tests.bench.test_reporting import bench_session
 
 SMALL = Size(16, 1)
 
 
-def connect(server: SimulatedServer, max_requests: int = 100, rounds: int = 1, **options) -> RealEndpoint:
-    return RealEndpoint.connect(server.base_url, "judge", "NO_KEY_NEEDED", Budget(max_requests, 64, rounds), **options)
+def connect(
+    server: SimulatedServer, max_requests: int = 100, rounds: int = 1, extra_body: dict | None = None, **options
+) -> RealEndpoint:
+    endpoint = dataclasses.replace(server.endpoint, max_tokens=64, extra_body=extra_body)
+    return RealEndpoint.connect(endpoint, Budget(max_requests, rounds), **options)
 
 
 @pytest.fixture
@@ -39,7 +42,7 @@ def by_mode(endpoint: RealEndpoint, size: Size = SMALL) -> dict[str, Measured]:
 
 @pytest.mark.parametrize("cap", [71, 100, 500, 5000, 20000])
 def test_every_size_that_is_planned_has_its_baseline_and_all_fits_below_the_cap(cap):
-    sizes = plan(Budget(cap, 64))
+    sizes = plan(Budget(cap))
     assert CHECK_REQUESTS + sum(size.requests for size in sizes) <= cap
     assert [size.n for size in sizes] == list(SIZES[: len(sizes)])
     assert all("sync" in size.scenarios for size in sizes)
@@ -196,7 +199,7 @@ def test_a_wrong_model_name_is_a_clear_error():
         SimulatedServer(model="judge") as server,
         pytest.raises(ValueError, match=r"model 'jugde'.*check the model's name"),
     ):
-        RealEndpoint.connect(server.base_url, "jugde", "NO_KEY_NEEDED", Budget(100, 64))
+        RealEndpoint.connect(Endpoint(server.base_url, "jugde"), Budget(100))
 
 
 def nobody_there() -> str:
@@ -209,12 +212,29 @@ def test_an_unreachable_endpoint_is_told_of_after_one_attempt(monkeypatch):
     """No retry, no wait for a server that might be starting: whoever benchmarks has started it."""
     monkeypatch.setattr("time.sleep", None)
     with pytest.raises(ValueError, match=r"does not judge: no connection to 127\.0\.0\.1:\d+"):
-        RealEndpoint.connect(nobody_there(), "judge", "NO_KEY_NEEDED", Budget(100, 64))
+        RealEndpoint.connect(Endpoint(nobody_there(), "judge"), Budget(100))
 
 
 def test_a_sweep_of_an_unreachable_endpoint_says_so_at_once(capsys):
     assert sweep.main(["--base-url", nobody_there(), "--model", "judge"]) == 1
     assert "does not judge: no connection to 127.0.0.1" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("command", [sweep, prefix_cache], ids=["sweep", "prefix_cache"])
+@pytest.mark.parametrize(
+    ("flags", "complaint"),
+    [
+        (["--base-url", "127.0.0.1:9/v1"], "base_url must begin with http:// or https://"),
+        (["--extra-body", "{"], "--extra-body must be a JSON object: "),
+        (["--extra-body", "[1]"], "--extra-body must be a JSON object such as"),
+        (["--extra-body", '{"n": 2}'], "extra_body must not set 'n'"),
+        (["--max-tokens", "0"], "--max-tokens: takes a whole number above 0, not '0'"),
+    ],
+)
+def test_a_wrong_flag_of_a_command_that_asks_an_endpoint_is_one_sentence(command, flags, complaint, capsys):
+    with pytest.raises(SystemExit, match="2"):
+        command.main(["--base-url", "http://127.0.0.1:9/v1", "--model", "judge", *flags])
+    assert complaint in capsys.readouterr().err
 
 
 def test_a_check_without_a_score_is_a_remark_and_no_refusal(judge_server):
@@ -241,10 +261,19 @@ def test_a_session_against_a_real_endpoint_runs_its_sizes(tmp_path, judge_server
     ("flags", "complaint"),
     [
         (["--base-url", "http://127.0.0.1:9/v1"], "--base-url and --model go together"),
-        (["--base-url", "http://127.0.0.1:9/v1", "--model", "m", "--extra-body", "{"], "--extra-body is not JSON"),
-        (["--base-url", "http://127.0.0.1:9/v1", "--model", "m", "--extra-body", "[1]"], "must be a JSON object"),
-        (["--base-url", "http://127.0.0.1:9/v1", "--model", "m", "--rubric", "nicety"], "--rubric: "),
-        (["--base-url", "http://127.0.0.1:9/v1", "--model", "m", "--rounds", "0"], "--rounds must be"),
+        (
+            ["--base-url", "http://127.0.0.1:9/v1", "--model", "m", "--extra-body", "{"],
+            "--extra-body must be a JSON object: ",
+        ),
+        (
+            ["--base-url", "http://127.0.0.1:9/v1", "--model", "m", "--extra-body", "[1]"],
+            "--extra-body must be a JSON object such",
+        ),
+        (["--base-url", "http://127.0.0.1:9/v1", "--model", "m", "--rubric", "nicety"], "rubric 'nicety' is none of"),
+        (
+            ["--base-url", "http://127.0.0.1:9/v1", "--model", "m", "--rounds", "0"],
+            "--rounds: takes a whole number above 0",
+        ),
     ],
 )
 def test_a_wrong_flag_is_one_sentence_that_names_it(flags, complaint):

@@ -17,7 +17,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rewardcore import CacheError, MemoryCache, SqliteCache
+from rewardcore import CacheError, ConfigurationError, MemoryCache, SqliteCache
 from rewardcore.http.cache_contents import find
 from rewardcore.reply import Reply
 
@@ -88,6 +88,12 @@ def test_memory_never_holds_more_than_its_size():
         put(cache, number)
     assert len(cache._replies) == 100
     assert cache.get(key_of(9_999)).text == "9999"
+
+
+@pytest.mark.parametrize("size", [0, -1, None, "10", 1.5, True, float("inf")])
+def test_a_size_that_is_none_is_named(size):
+    with pytest.raises(ConfigurationError, match="size must be a whole number of replies above 0"):
+        MemoryCache(size)
 
 
 def test_putting_a_key_again_renews_it():
@@ -386,6 +392,14 @@ def test_a_file_that_cannot_be_used_is_an_error_up_front_that_names_it(path, spo
     assert str(path) in str(caught.value)
     assert says in str(caught.value)
     assert "name another file" in str(caught.value)
+
+
+@pytest.mark.parametrize("path", [None, 7, True, b"judge.sqlite", "", ":memory:", "a\0b"])
+def test_what_is_no_path_is_named_and_makes_no_file(path, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(CacheError, match=r"cache must be the path of a file, not .*; MemoryCache"):
+        SqliteCache(path)
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_path_may_begin_at_home(tmp_path, monkeypatch):

@@ -122,7 +122,7 @@ def test_older_than(path):
     assert old
 
 
-@pytest.mark.parametrize("kept", [0, 1, 7, 10, 11, 1000])
+@pytest.mark.parametrize("kept", [0, 1, 7, 10, 11, 1000, 10**30])
 def test_keep_newest_keeps_exactly_as_many(path, kept):
     keys = fill(path, 10)
     assert prune(path, quietly, keep_newest=kept).deleted == max(0, 10 - kept)

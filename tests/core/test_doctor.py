@@ -155,6 +155,7 @@ def test_an_endpoint_that_judges_is_ok() -> None:
         (["http://127.0.0.1:9/v1"], "needs both URL and --model"),
         (["--model", "judge"], "needs both URL and --model"),
         (["http://127.0.0.1:9/v1", "--model", "judge", "--seconds", "nan"], "--seconds must be above 0"),
+        (["--api-key-env", "sk-never-shown"], "--api-key-env must be the name of a variable, as OPENAI_API_KEY, not"),
         (["http://127.0.0.1:9", "--model", "judge"], "most endpoints want http://127.0.0.1:9/v1"),
     ],
 )
@@ -162,4 +163,5 @@ def test_a_mistake_is_one_line_that_names_it(arguments: list[str], says: str) ->
     done = doctor(*arguments)
     assert done.returncode == 2
     assert says in done.stderr
+    assert "never-shown" not in done.stdout + done.stderr
     assert len(done.stderr.splitlines()) == 1

@@ -1,12 +1,14 @@
 """Every wrong argument is named, and no secret is ever shown."""
 
 import dataclasses
+import pathlib
 import pickle
 import traceback
 
 import pytest
 
 from rewardcore import ConfigurationError, Endpoint
+from rewardcore.http.endpoint import read_extra_body
 from rewardcore.http.secrets import Secret
 
 URL = "http://127.0.0.1:8000/v1"
@@ -72,6 +74,9 @@ WRONG = [
     ({"model": ""}, "model", "/models lists them"),
     ({"model": "  "}, "model", "/models lists them"),
     ({"model": None}, "model", "/models lists them"),
+    ({"base_url": pathlib.Path("v1")}, "base_url", "not PosixPath"),
+    ({"base_url": "http://two words/v1"}, "base_url", "write it without them"),
+    ({"base_url": "http://host\n/v1"}, "base_url", "write it without them"),
     ({"api_key_env": 7}, "api_key_env", "name of a variable"),
     ({"temperature": -0.1}, "temperature", "from 0 to 2"),
     ({"temperature": 2.1}, "temperature", "from 0 to 2"),
@@ -94,6 +99,10 @@ WRONG = [
     ({"extra_body": {"stream": True}}, "extra_body", "'stream'"),
     ({"extra_body": [("a", 1)]}, "extra_body", "a mapping"),
     ({"extra_body": 7}, "extra_body", "a mapping"),
+    ({"ca_file": 7}, "ca_file", "path of a file of PEM certificates"),
+    ({"ca_file": True}, "ca_file", "path of a file of PEM certificates"),
+    ({"headers": [("X-Key", "v")]}, "headers", "a mapping such as"),
+    ({"headers": "X-Key: v"}, "headers", "a mapping such as"),
     ({"headers": {"X-Key": "two\nlines"}}, "headers", "'X-Key'"),
     ({"headers": {"X-Key": "two\r\nInjected: lines"}}, "headers", "'X-Key'"),
     ({"headers": {"X-Key": "nul\0"}}, "headers", "'X-Key'"),
@@ -105,6 +114,19 @@ WRONG = [
     ({"headers": {"": "v"}}, "headers", "name of a header"),
     ({"headers": {7: "v"}}, "headers", "name of a header"),
 ]
+
+
+@pytest.mark.parametrize(
+    ("text", "body"), [("", None), (" ", None), ("{}", None), ('{"min_p": 0.1}', {"min_p": 0.1})], ids=repr
+)
+def test_an_extra_body_on_a_command_line_is_a_json_object(text, body):
+    assert read_extra_body(text) == body
+
+
+@pytest.mark.parametrize("text", ["{", "[1]", "7", "null", "min_p=0.1", '{"min_p": NaN}', "{'min_p': 0.1}"])
+def test_an_extra_body_that_is_no_json_object_is_named_by_its_flag(text):
+    with pytest.raises(ConfigurationError, match="--extra-body must be a JSON object"):
+        read_extra_body(text)
 
 
 @pytest.mark.parametrize(("options", "field", "advice"), WRONG, ids=lambda part: str(part)[:50])
@@ -146,10 +168,24 @@ def test_a_key_in_the_parameters_is_refused_without_showing_it():
         assert KEY not in str(caught.value)
 
 
-def test_a_key_in_place_of_its_variables_name_is_refused_without_showing_it():
+@pytest.mark.parametrize(
+    "key", [KEY, "gsk_0aB1cD2eF3gH4iJ5kL6mN7oP8", "hf_abcdefghijklmnopqrst0", "d41d8cd98f00b204e9800998ecf8427e"]
+)
+def test_a_key_in_place_of_its_variables_name_is_refused_without_showing_it(key):
     with pytest.raises(ConfigurationError, match="api_key_env") as caught:
-        Endpoint(URL, "judge", api_key_env=KEY)
-    assert KEY not in "".join(traceback.format_exception(caught.value))
+        Endpoint(URL, "judge", api_key_env=key)
+    assert key not in "".join(traceback.format_exception(caught.value))
+
+
+@pytest.mark.parametrize("name", ["OPENAI_API_KEY", "key", "_", "JUDGE2KEY", "aVeryLongNameWithoutDigits", "K" * 40])
+def test_what_may_be_a_name_is_taken_for_one(name):
+    assert Endpoint(URL, "judge", api_key_env=name).api_key() is None
+
+
+def test_a_name_that_looks_like_a_key_is_one_if_it_is_set(monkeypatch):
+    name = "thisIsReally1VariableOfMine"
+    monkeypatch.setenv(name, KEY)
+    assert Endpoint(URL, "judge", api_key_env=name).api_key() == KEY
 
 
 def test_a_header_that_is_refused_is_not_shown():

@@ -48,7 +48,10 @@ def test_a_cut_to_half_of_what_was_told_is_a_line_of_its_own():
 
 def test_a_call_that_lost_something_ends_with_one_line_that_says_what(lines):
     Losses(Time()).ended(tally(*[LATE] * 12, *[GONE] * 5, *[OK] * 239), 256)
-    assert lines == ["17 of 256 not judged: 12 timeout, 5 ConnectionFailed (not judged before the deadline)"]
+    assert lines == [
+        "17 of 256 not judged: 12 timeout, 5 ConnectionFailed (not judged before the deadline);"
+        " to wait longer, raise deadline"
+    ]
 
 
 def test_a_call_that_lost_nothing_ends_without_a_word(lines):
@@ -76,8 +79,12 @@ def test_thousands_of_calls_are_told_together(lines):
     assert any(" calls: " in line for line in lines)
 
 
-def test_a_line_stays_a_line(lines):
-    Losses(Time()).ended(tally(Verdict("failed", error="Rejected: " + "very long\n" * 1000)), 1)
+@pytest.mark.parametrize(
+    ("status", "end"), [("failed", "…"), ("timeout", "…; to wait longer, raise deadline")], ids=["failed", "timeout"]
+)
+def test_a_line_stays_a_line_and_loses_nothing_of_what_to_do(lines, status, end):
+    Losses(Time()).ended(tally(Verdict(status, error="Kind: " + "very long\n" * 1000)), 1)
     (line,) = lines
-    assert len(line) <= 240
+    assert len(line) == 240
     assert "\n" not in line
+    assert line.endswith(end)

@@ -271,6 +271,11 @@ def test_every_status_has_its_kind(status, kind):
     assert "own words" in str(found) or 300 <= status < 400
 
 
+@pytest.mark.parametrize(("status", "says"), [(500, True), (502, True), (504, True), (408, False), (503, False)])
+def test_what_is_the_servers_own_error_is_called_so_and_where_to_look_is_told(status, says):
+    assert (", an error of the server's own (see its log): " in str(failure({}, status))) is says
+
+
 def test_a_status_without_a_body_says_so():
     assert "nothing more" in str(failure(b"", 500))
 

@@ -38,7 +38,7 @@ def verbatim(messages):
     return Sample("", "", extra={"messages": messages})
 
 
-messages = st.lists(st.fixed_dictionaries({"role": text, "content": text | values}), max_size=3)
+messages = st.lists(st.fixed_dictionaries({"role": text, "content": text | values}), min_size=1, max_size=3)
 contents = st.fixed_dictionaries(
     {
         "base_url": st.sampled_from([URL, URL + "2", "https://127.0.0.1:8000/v1"]),
@@ -168,7 +168,9 @@ def test_an_identity_stands_in_the_key_in_place_of_the_base_url():
     assert len({key(URL, None), key(other, None), key(URL, "judge-7b-v3"), key(URL, "judge-7b-v4"), key(URL, URL)}) == 5
 
 
-@pytest.mark.parametrize("extra", [{"x": object()}, {"x": {1, 2}}, {"x": 2**64}, {"x": "\ud800"}, {1: "x"}])
+@pytest.mark.parametrize(
+    "extra", [{"x": object()}, {"x": {1, 2}}, {"x": 2**64}, {"x": "\ud800"}, {1: "x"}, {"x": [float("nan")]}]
+)
 def test_an_extra_body_that_is_no_json_is_named_before_anything_is_sent(extra):
     with pytest.raises(ConfigurationError, match="extra_body"):
         RequestBuilder(Endpoint(URL, "judge", extra_body=extra), rubrics.QUALITY)

@@ -62,6 +62,14 @@ def test_whatever_a_rubric_raises_is_its_samples_failure(error, call):
     assert (ungraded.reply, ungraded.score) == (REPLY, None)
 
 
+@pytest.mark.parametrize("messages", ["a text", None, [], {}, {"role": "user", "content": "a text"}, 7])
+def test_what_is_no_list_of_messages_is_its_samples_failure(messages):
+    rubric = Raises(None)
+    rubric.messages = lambda sample: messages
+    with pytest.raises(RubricFailed, match="the rubric's messages must return a list of messages"):
+        ask(rubric, SAMPLE)
+
+
 def test_ctrl_c_in_the_main_thread_is_not_the_rubrics():
     assert threading.current_thread() is threading.main_thread()
     rubric = Raises(KeyboardInterrupt())

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rewardcore import ConfigurationError, Endpoint, Sample, Unparsed, rubrics
+from rewardcore import ConfigurationError, Endpoint, Sample, Unparsed, open_judge, rubrics
 from rewardcore.failures import RubricFailed
 from rewardcore.http.request import RequestBuilder
 from rewardcore.reply import Reply
@@ -388,29 +388,29 @@ GOOD = 'template = "{response} <score>"\n'
         ('name = "x"', "the field template is missing"),
         ('template = "judge it"', "template never shows {response}"),
         ('name = "x"\ntemplate = "judge it"', "template never shows {response}"),
-        ('template = ""', "template = '' is not a text"),
-        ("template = 5", "template = 5 is not a text"),
+        ('template = ""', "template must be a text that is not empty, not ''"),
+        ("template = 5", "template must be a text that is not empty, not 5"),
         (GOOD + 'templat = "x"', "unknown field 'templat'"),
         (GOOD + "[table]\na = 1", "unknown field 'table'"),
         (GOOD + 'tag = "a b"', "tag must be a plain word"),
         (GOOD + 'name = "x"\ntag = "a b"', "tag must be a plain word"),
-        (GOOD + "tag = 1", "tag = 1 is not a text"),
-        (GOOD + 'name = ""', "name = '' is not a text"),
-        (GOOD + "system = []", "system = [] is not a text"),
-        (GOOD + "scale = [1]", "scale = [1] is not two numbers"),
-        (GOOD + "scale = [1, 2, 3]", "is not two numbers"),
-        (GOOD + "scale = [true, 2]", "is not two numbers"),
-        (GOOD + 'scale = ["1", "2"]', "is not two numbers"),
-        (GOOD + 'scale = "1-10"', "is not two numbers"),
-        (GOOD + "scale = 10", "is not two numbers"),
-        (GOOD + "scale = []", "is not two numbers"),
+        (GOOD + "tag = 1", "tag must be a text that is not empty, not 1"),
+        (GOOD + 'name = ""', "name must be a text that is not empty, not ''"),
+        (GOOD + "system = []", "system must be a text, not []"),
+        (GOOD + "scale = [1]", 'scale must be two numbers, as in [1, 10], or "truth", not [1]'),
+        (GOOD + "scale = [1, 2, 3]", "scale must be two numbers"),
+        (GOOD + "scale = [true, 2]", "scale must be two numbers"),
+        (GOOD + 'scale = ["1", "2"]', "scale must be two numbers"),
+        (GOOD + 'scale = "1-10"', "scale must be two numbers"),
+        (GOOD + "scale = 10", "scale must be two numbers"),
+        (GOOD + "scale = []", "scale must be two numbers"),
         (GOOD + "scale = [10, 1]", "scale must rise"),
         (GOOD + "scale = [1, inf]", "scale must rise"),
         (GOOD + "scale = [nan, 1]", "scale must rise"),
         (GOOD + 'name = "x"\nscale = [10, 1]', "scale must rise"),
-        (GOOD + 'independent = "yes"', "independent = 'yes' is not true or false"),
+        (GOOD + 'independent = "yes"', "independent must be true or false, not 'yes'"),
         (GOOD + 'higher_is = "good"', 'higher_is must be "better" or "worse"'),
-        (GOOD + "higher_is = true", "higher_is = True is not a text"),
+        (GOOD + "higher_is = true", "higher_is must be a text"),
         ('template = "{response} {ground_thruth}"', "known are {ground_truth}, {prompt}"),
         ('template = "{response}"', "template never shows its tag"),
         ("template = ", "is not valid TOML"),
@@ -425,7 +425,51 @@ def test_a_wrong_toml_file_is_named_with_the_field(tmp_path, content, says):
     assert says in str(caught.value)
 
 
-@pytest.mark.parametrize("path", ["missing.toml", "."])
+@pytest.mark.parametrize(
+    ("fields", "says"),
+    [
+        ({"template": None}, "template must be a text that is not empty, not None"),
+        ({"template": b"{response} <score>"}, "template must be a text"),
+        ({"name": None}, "name must be a text"),
+        ({"tag": None}, "tag must be a text"),
+        ({"system": None}, "system must be a text, not None"),
+        ({"scale": 10}, "scale must be two numbers"),
+        ({"scale": "1-10"}, "scale must be two numbers"),
+        ({"scale": (1, 2, 3)}, "scale must be two numbers"),
+        ({"scale": ("1", "10")}, "scale must be two numbers"),
+        ({"independent": "no"}, "independent must be true or false"),
+        ({"higher_is": None}, "higher_is must be a text"),
+    ],
+)
+def test_a_wrong_field_is_named_in_python_as_in_a_toml_file(fields, says):
+    with pytest.raises(ConfigurationError) as caught:
+        TemplateRubric(**{"name": "mine", "template": "{response} <score>", **fields})
+    assert says in str(caught.value)
+
+
+def test_a_scale_may_be_written_in_python_as_in_a_toml_file():
+    def rubric(scale):
+        return TemplateRubric("mine", "{response} <score>", scale=scale)
+
+    assert rubric([0, 5]) == rubric((0, 5))
+    assert hash(rubric([0, 5])) == hash(rubric((0, 5)))
+    assert rubric("truth") == rubric(None)
+
+
+@pytest.mark.parametrize("path", [None, 7, True, ["quality"], rubrics.QUALITY])
+@pytest.mark.parametrize("read", [rubrics.load, rubrics.named])
+def test_what_is_no_path_and_no_name_is_named_and_not_opened(path, read):
+    """A number would be an open file, and True the standard output, which would be closed."""
+    with pytest.raises(ConfigurationError, match=r"a rubric's (file|name) must be .*, not"):
+        read(path)
+
+
+def test_a_rubric_is_found_by_a_path_of_any_kind(tmp_path):
+    rubric = load(tmp_path, 'template = "Rate {response} <score>"')
+    assert rubrics.named(tmp_path / "rubric.toml") == rubrics.named(str(tmp_path / "rubric.toml")) == rubric
+
+
+@pytest.mark.parametrize("path", ["missing.toml", ".", "nul\0.toml"])
 def test_a_toml_file_that_cannot_be_read_is_named(tmp_path, path):
     with pytest.raises(ConfigurationError, match=re.escape(str(tmp_path / path))):
         rubrics.load(tmp_path / path)
@@ -451,6 +495,33 @@ def test_a_rubric_is_any_object_with_messages_and_parse():
 @pytest.mark.parametrize("rubric", [None, "quality", object(), lambda sample: []])
 def test_what_is_no_rubric_is_named(rubric):
     with pytest.raises(ConfigurationError, match=type(rubric).__name__):
+        check_rubric(rubric)
+
+
+def test_a_rubrics_name_is_not_taken_for_it_and_what_gives_it_is_told():
+    with pytest.raises(ConfigurationError, match=r"rewardcore\.rubrics\.named gives one by its name"):
+        check_rubric("quality")
+
+
+@pytest.mark.parametrize("mode", ["sync", "process", "asyncio", "self"])
+def test_a_class_is_not_taken_for_a_rubric(mode):
+    judged_by = Speaker() if mode == "self" else Endpoint("http://127.0.0.1:8000/v1", "judge")
+    with pytest.raises(ConfigurationError, match=r"rubric must be an object, and Shortest is a class: .* with \(\)"):
+        open_judge(mode, judged_by, rubric=Shortest)
+
+
+class Speaker:
+    def generate(self, conversations):
+        return [""] * len(conversations)
+
+
+@pytest.mark.parametrize("method", ["messages", "parse", "repeat"])
+def test_an_async_method_is_named_before_anybody_forgets_to_await_it(method):
+    async def awaited(self, given):
+        raise AssertionError
+
+    rubric = type("Awaited", (Shortest,), {method: awaited})()
+    with pytest.raises(ConfigurationError, match=f"rubric: {method} is async, .* plain def"):
         check_rubric(rubric)
 
 

@@ -174,6 +174,13 @@ def test_a_cache_may_be_a_choice_a_path_or_an_object(cache):
     assert Settings(ENDPOINT, cache=cache).cache is cache
 
 
+def test_what_cannot_wrap_a_transport_is_named_before_anything_starts():
+    with pytest.raises(
+        ConfigurationError, match="wrap_transport must be a function that is given the mode's transport"
+    ):
+        Settings(ENDPOINT, wrap_transport="httpx")
+
+
 @pytest.mark.parametrize("max_retries", [-1, 2.0, True, None, "5"])
 def test_max_retries_that_is_no_number_is_named_before_anything_starts(max_retries):
     with pytest.raises(ConfigurationError, match="max_retries must be a whole number of at least 0"):

@@ -347,7 +347,9 @@ def test_rows_without_end_that_get_no_reply_end_the_run_unless_they_may_fail(fol
     ("flags", "says"),
     [
         (["--mode", "self"], "--mode must be one of asyncio, sync, process, not 'self'"),
-        (["--max-concurrent", "many"], "--max-concurrent must be a number or none, not 'many'"),
+        (["--max-concurrent", "many"], "--max-concurrent must be a number or auto, not 'many'"),
+        (["--max-concurrent", "none"], "--max-concurrent must be a number or auto, not 'none'"),
+        (["--cache", "~nobody-of-that-name/judge.sqlite"], "cache "),
         (["--max-concurrent", "0"], "max_concurrent must be a whole number above 0"),
         (["--temperature", "hot"], "--temperature must be a number or none, not 'hot'"),
         (["--extra-body", "[1]"], "--extra-body must be a JSON object such as"),
@@ -371,15 +373,31 @@ def test_a_wrong_flag_is_one_sentence_before_anything_begins(folder: Folder, fla
     [
         ({"out": "verdicts.parquet"}, "OUT must end in .jsonl, not 'verdicts.parquet'"),
         ({"out": "missing/verdicts.jsonl"}, "missing/verdicts.jsonl.partial cannot be written: No such file"),
+        ({"out": "folder.jsonl"}, "folder.jsonl is a directory; give a file as the output"),
+        ({"out": "samples.jsonl"}, "samples.jsonl is the input itself; give another output"),
         ({"source": "missing.jsonl"}, "missing.jsonl does not exist; give a file that ends in .jsonl"),
+        ({"source": "~nobody-of-that-name/samples.jsonl"}, "~nobody-of-that-name/samples.jsonl does not exist"),
+        ({"source": ""}, "the data has no name; give a file that ends in .jsonl"),
     ],
 )
 def test_a_wrong_file_is_one_sentence(folder: Folder, files: dict[str, str], says: str) -> None:
     folder.write(row(0))
+    (folder.path / "folder.jsonl").mkdir()
     done = folder.judge(**files)
     assert done.returncode in (1, 2)
     assert done.stderr.startswith(f"rewardcore: {says}")
-    assert folder.requests == 0
+    assert len(done.stderr.splitlines()) == 1
+    assert (folder.requests, folder.names) == (0, ["folder.jsonl", "samples.jsonl"])
+
+
+@pytest.mark.parametrize("out", ["samples.jsonl", "./samples.jsonl", "folder.jsonl"])
+def test_neither_the_input_nor_a_directory_is_put_aside_to_begin_anew(folder: Folder, out: str) -> None:
+    folder.write(row(0))
+    (folder.path / "folder.jsonl").mkdir()
+    done = folder.judge("--no-resume", out=out)
+    assert done.returncode == 2
+    assert "; give a" in done.stderr
+    assert (folder.requests, folder.names) == (0, ["folder.jsonl", "samples.jsonl"])
 
 
 # What is told.

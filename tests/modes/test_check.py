@@ -157,6 +157,15 @@ def test_the_command_finds_the_simulated_judge_fit(judge_server: SimulatedServer
     assert [line.split()[1] for line in out.splitlines()] == ["ok", "ok", "-", "ok", "-"]
 
 
+@pytest.mark.parametrize("seconds", [0, -1, "5", None, float("nan"), float("inf")])
+def test_seconds_that_are_none_are_named(judge_server: SimulatedServer, seconds: object) -> None:
+    with (
+        rc.open_judge("sync", judge_server.endpoint, cache=None) as judge,
+        pytest.raises(rc.ConfigurationError, match="seconds must be above 0, not"),
+    ):
+        judge.check(seconds)  # type: ignore[arg-type]
+
+
 def test_a_check_leaves_no_filter_on_the_clients_loggers(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", KEY)
     before = list(logging.getLogger("httpx").filters)

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import CancelledError
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 import rewardcore as rc
+from rewardcore.clock import SYSTEM_CLOCK
 from tests.modes import leftovers
 from tests.modes.conftest import CONCURRENT_MODES, MODES, Opener
 from tests.modes.custom_rubrics import Independent, RaisesInMessages, RaisesInParse, SeesTheTruth
@@ -36,6 +39,19 @@ async def echoing(exchange: Exchange) -> None:
     """The response's own last digit as its score."""
     digit = int(exchange.body.decode().split("<response>\\n")[1].split("\\n")[0]) % 10
     await exchange.answer(200, completion(f"<score>{1 + digit % 10}</score>"))
+
+
+@pytest.fixture
+def alarm(monkeypatch: pytest.MonkeyPatch) -> TimeoutError:
+    """What the handler of a signal raises in whoever waits for a batch, as verl's does, and pytest-timeout's."""
+    error = TimeoutError("an alarm of the caller's")
+
+    class Rung(threading.Event):
+        def wait(self, timeout: float | None = None) -> bool:
+            raise error
+
+    monkeypatch.setattr(SYSTEM_CLOCK, "event", Rung)
+    return error
 
 
 # Verdicts.
@@ -221,6 +237,47 @@ def test_a_result_that_is_not_ready_raises_timeout_error_and_can_be_asked_for_ag
     assert pending.result(timeout=0) == first
     assert pending.done()
     assert script.requests == 2
+
+
+@pytest.mark.parametrize(
+    "wait", [rc.Pending.result, lambda pending: pending.result(timeout=30)], ids=["for ever", "30 s"]
+)
+def test_a_time_out_that_is_the_callers_own_keeps_its_words_and_ends_the_batch(
+    shared_judge: rc.Judge, server: HostileServer, alarm: TimeoutError, wait: Callable[[rc.Pending], object]
+) -> None:
+    script = server.script(held)
+    pending = shared_judge.submit(script.samples(2))
+    with pytest.raises(TimeoutError) as caught:
+        wait(pending)
+    assert caught.value is alarm
+    with pytest.raises(CancelledError):
+        pending.result()
+    script.release()
+
+
+@pytest.mark.parametrize("timeout", ["30", float("nan"), [30]])
+def test_a_timeout_that_is_no_time_is_named_and_the_batch_goes_on(
+    shared_judge: rc.Judge, server: HostileServer, timeout: object
+) -> None:
+    pending = shared_judge.submit(server.script(ok).samples(2))
+    with pytest.raises(rc.ConfigurationError, match="timeout must be seconds, or None to wait for ever, not"):
+        pending.result(timeout=timeout)  # type: ignore[arg-type]
+    assert statuses(pending.result()) == ["ok", "ok"]
+
+
+@pytest.mark.parametrize("timeout", [float("inf"), 1e300, 10**400], ids=["inf", "1e300", "10**400"])
+def test_a_timeout_of_any_length_is_waited_for(shared_judge: rc.Judge, server: HostileServer, timeout: float) -> None:
+    assert statuses(shared_judge.submit(server.script(ok).samples(2)).result(timeout=timeout)) == ["ok", "ok"]
+
+
+def test_watching_a_batch_hides_no_time_out_of_the_callers(
+    shared_judge: rc.Judge, server: HostileServer, alarm: TimeoutError
+) -> None:
+    script = server.script(held)
+    with pytest.raises(TimeoutError) as caught:
+        shared_judge.judge(script.samples(2), progress=lambda progress: None)
+    assert caught.value is alarm
+    script.release()
 
 
 def test_waited_and_blocked_say_how_long_the_caller_was_held_up(shared_judge: rc.Judge, server: HostileServer) -> None:
@@ -433,7 +490,12 @@ def test_two_judges_share_the_loop_and_closing_one_leaves_the_other_alone(
         ("asyncio-aiohttp", {"deadline": float("nan")}, "deadline"),
         ("asyncio-aiohttp", {"transport": "curl"}, "transport"),
         ("asyncio-aiohttp", {"background": "fiber"}, "background"),
+        ("asyncio-aiohttp", {"deadline": 10**400}, "deadline must be seconds above 0"),
+        ("asyncio-aiohttp", {"clock": time}, "clock must be a rewardcore.clock.Clock"),
         ("process", {"workers": 0}, "workers"),
+        ("process", {"worker_setup": 7}, "worker_setup must be a function without arguments, not 7"),
+        ("sync", {"cache": rc.MemoryCache}, "cache must be True"),
+        ("sync", {"cache": "~nobody-of-that-name/judge.sqlite"}, "nobody-of-that-name does not exist; make it"),
         ("sync", {"rubric": "quality"}, "rubric"),
         ("sync", {"workers": 2}, "workers is no option of mode 'sync'"),
         ("asyncio-child-process", {"cache": rc.MemoryCache()}, "cache must be a path"),
@@ -444,6 +506,35 @@ def test_a_wrong_option_is_a_clear_error_before_anything_starts(
 ) -> None:
     with pytest.raises(rc.ConfigurationError, match=match):
         open_judge(mode, **options)
+
+
+@pytest.mark.parametrize("mode", [None, "Asyncio", ["asyncio"], rc.Endpoint("http://127.0.0.1:8000/v1", "judge")])
+def test_a_mode_that_is_none_is_told_which_there_are(mode: object) -> None:
+    with pytest.raises(rc.ConfigurationError, match="mode must be one of 'sync', 'process', 'asyncio', 'self'"):
+        rc.open_judge(mode, None)  # type: ignore[call-overload]
+
+
+@pytest.mark.parametrize("endpoint", ["http://127.0.0.1:8000/v1", None, rc.Endpoint])
+def test_what_is_no_endpoint_is_told_how_to_make_one(endpoint: object) -> None:
+    with pytest.raises(rc.ConfigurationError, match=r"rewardcore\.Endpoint, such as Endpoint\(.*, model=.*\), not"):
+        rc.open_judge("asyncio", endpoint)  # type: ignore[call-overload]
+
+
+@pytest.mark.parametrize(
+    ("samples", "says"),
+    [
+        (None, "samples must be a list of Samples, not one NoneType"),
+        (rc.Sample("p", "r"), "samples must be a list of Samples, not one Sample"),
+        (
+            [rc.Sample("p", "r"), {"prompt": "p"}],
+            r"samples\[1\] must be a rewardcore.Sample\(prompt, response\), not a dict",
+        ),
+    ],
+)
+def test_what_is_no_sample_is_named_with_its_place(shared_judge: rc.Judge, samples: object, says: str) -> None:
+    for use in (shared_judge.judge, shared_judge.submit, lambda given: list(shared_judge.stream(given))):
+        with pytest.raises(rc.ConfigurationError, match=says):
+            use(samples)  # type: ignore[operator]
 
 
 def test_a_key_that_no_header_can_carry_is_an_error_up_front(

@@ -412,7 +412,7 @@ def test_the_deadline_ends_a_call_whose_rubric_waits_for_another_judge(
         after.saw(1)
         inner.release()
         output = ended(process)
-    told = "rewardcore: 3 of 3 not judged: 3 timeout (not judged before the deadline)\n"
+    told = "rewardcore: 3 of 3 not judged: 3 timeout (not judged before the deadline); to wait longer, raise deadline\n"
     assert output == ("timeout timeout timeout\nok\n", told, 0)
 
 

@@ -16,8 +16,20 @@ from collections.abc import Iterator
 import pytest
 
 import rewardcore as rc
+from rewardcore.http.transports import Transport
+from rewardcore.reply import Answer, Reply
 from tests.modes.conftest import ASYNCIO_MODES, MODES, Opener
-from tests.modes.hostile_server import Behaviour, Exchange, HostileServer, breathing, eventually, held, ok, silent
+from tests.modes.hostile_server import (
+    Behaviour,
+    Exchange,
+    HostileServer,
+    answers,
+    breathing,
+    eventually,
+    held,
+    ok,
+    silent,
+)
 from tests.modes.lookups import IN_PROCESS_MODES, judge_where
 from tests.modes.scripts import run_script
 
@@ -124,6 +136,36 @@ def test_the_deadline_covers_sending_the_request(mode: str, bytes_at_a_time: int
     assert verdict.status == "timeout", verdict
     assert judged - begun < PROMPTLY
     assert closed - judged < PROMPTLY
+
+
+# What it goes through.
+
+
+@pytest.mark.parametrize("mode", [mode for mode in MODES if mode != "asyncio-child-process"])
+def test_every_attempt_goes_through_what_the_caller_puts_around_the_transport(
+    mode: str, open_judge: Opener, server: HostileServer
+) -> None:
+    sent: list[bytes] = []
+
+    class Witness:
+        def __init__(self, transport: Transport) -> None:
+            self.transport, self.close = transport, transport.close
+
+        async def send(self, body: bytes) -> Reply | Answer:
+            sent.append(body)
+            return await self.transport.send(body)
+
+    script = server.script(answers(503), ok)
+    with open_judge(mode, wrap_transport=Witness) as judge:
+        (verdict,) = judge.judge(script.samples(1))
+    assert (verdict.status, verdict.attempts, script.requests) == ("ok", 2, 2)
+    assert len(sent) == 2
+    assert sent[0] == sent[1]
+
+
+def test_what_is_put_around_the_transport_cannot_reach_another_process(open_judge: Opener) -> None:
+    with pytest.raises(rc.ConfigurationError, match="wrap_transport must be left out where another process judges"):
+        open_judge("asyncio-child-process", wrap_transport=lambda transport: transport)
 
 
 # Whoever waits can be told to go.

@@ -7,7 +7,7 @@ import pytest
 
 from rewardcore import ConfigurationError, Endpoint
 from rewardcore.cli import reject_sample as command
-from rewardcore.rejection import Checkpoint, Plan, run
+from rewardcore.rejection import Checkpoint, Plan, reject_sample, run
 
 
 @pytest.mark.parametrize(
@@ -23,6 +23,10 @@ from rewardcore.rejection import Checkpoint, Plan, run
         ({"cache": ":memory:"}, "cache must be True"),
         ({"temperature": 3.0}, "temperature must be a number from 0 to 2"),
         ({"top_p": 0.0}, "top_p must be above 0 and at most 1"),
+        ({"top_p": "0.9"}, "top_p must be above 0 and at most 1, not '0.9'"),
+        ({"system": None}, "system must be a text, not None"),
+        ({"prompt_suffix": 7}, "prompt_suffix must be a text, not 7"),
+        ({"extra_body": "{}"}, "extra_body must be a mapping, not str"),
         ({"max_tokens": 0}, "max_tokens must be a whole number above 0"),
         ({"extra_body": {"temperature": 0.5}}, "extra_body must not set 'temperature': there is temperature for it"),
         ({"extra_body": {"n": 4}}, "extra_body must not set 'n'"),
@@ -31,6 +35,23 @@ from rewardcore.rejection import Checkpoint, Plan, run
 def test_what_cannot_be_asked_for_is_named(wrong, says):
     with pytest.raises(ConfigurationError, match=says):
         Plan(**wrong)
+
+
+@pytest.mark.parametrize("path", [None, 7])
+def test_a_path_that_is_none_is_named(path):
+    with pytest.raises(ConfigurationError, match="model_path must be a directory or a hub's name"):
+        Checkpoint("policy", path)
+
+
+@pytest.mark.parametrize("checkpoints", [None, [], ["policy"], Checkpoint("policy"), "policy"])
+def test_what_is_no_list_of_checkpoints_is_named(checkpoints):
+    with pytest.raises(ConfigurationError, match="checkpoints must be a list with at least one model"):
+        reject_sample(checkpoints)
+
+
+def test_where_a_checkpoint_answers_is_said_by_started_or_at():
+    with pytest.raises(ConfigurationError, match=r"serve must be started\(\) or at\(base_url\), not 'http://"):
+        reject_sample([Checkpoint("policy")], serve="http://127.0.0.1:8000/v1")
 
 
 def test_the_window_is_all_rollouts_of_so_many_samples():

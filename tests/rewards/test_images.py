@@ -7,7 +7,7 @@ import numpy
 import pytest
 from PIL import Image
 
-from rewardcore import ConfigurationError
+from rewardcore import ConfigurationError, Sample
 from rewardcore.rewards.images import sendable
 from rewardcore.rewards.samples import sample_of
 from rewardcore.rubrics import QUALITY
@@ -57,8 +57,16 @@ def test_bytes_are_sent_as_they_are_before_what_was_decoded_from_them(kind, tmp_
     assert {decoded(url_in(asking(part))) for part in parts} == {(kind.lower(), encoded(kind))}
 
 
-def test_a_url_stays_itself():
-    assert url_in(asking({"type": "image", "image": "https://example.org/a.png"})) == "https://example.org/a.png"
+@pytest.mark.parametrize("name", ["image", "url"])
+def test_a_url_stays_itself(name):
+    assert url_in(asking({"type": "image", name: "https://example.org/a.png"})) == "https://example.org/a.png"
+
+
+def test_what_a_sample_refuses_for_its_image_it_takes_when_it_is_sendable():
+    prompt = asking({"type": "image", "image": RED})
+    with pytest.raises(ConfigurationError, match=r"rewardcore\.rewards\.images\.sendable\(prompt\)"):
+        Sample(prompt, "A red square.")
+    assert Sample(sendable(prompt), "A red square.").prompt == sendable(prompt)
 
 
 @pytest.mark.parametrize(

@@ -97,5 +97,12 @@ def test_a_wrong_configuration_names_its_field(fields, says):
         read(LengthPenaltyConfig, fields)
 
 
+@pytest.mark.parametrize("name", ["penalty_scale", "peak_ratio", "reward_coefficient", "deadline"])
+@pytest.mark.parametrize("value", ["1", None, True])
+def test_what_is_no_number_is_named(name, value):
+    with pytest.raises(ConfigurationError, match=f"{name} must be"):
+        LengthPenaltyConfig(**{name: value})
+
+
 def test_a_key_is_in_no_repr():
     assert "sk-secret" not in repr(LengthPenaltyConfig(api_key="sk-secret"))

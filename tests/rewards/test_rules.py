@@ -145,5 +145,18 @@ def test_what_the_default_rule_cannot_compare_asks_for_a_rule(ground_truth):
 
 
 def test_what_is_no_function_is_no_rule():
-    with pytest.raises(ConfigurationError, match="rule must be a function"):
+    with pytest.raises(ConfigurationError, match="rule must be a plain function"):
         register_rule("mine", 1.0)
+
+
+def test_a_rule_that_nobody_would_await_is_refused():
+    async def awaited(response, ground_truth, extra):
+        raise AssertionError
+
+    with pytest.raises(ConfigurationError, match="rule must be a plain function"):
+        register_rule("mine", awaited)
+
+
+def test_a_rule_is_registered_by_a_name():
+    with pytest.raises(ConfigurationError, match="data_source must be the name that the rows have, not 7"):
+        register_rule(7, answer_matches)

@@ -186,7 +186,7 @@ def test_the_generator_belongs_to_the_caller_and_stays_open() -> None:
     ("options", "message"),
     [
         ({"batch_size": 0}, "batch_size must be a whole number above 0"),
-        ({"rubric": "quality"}, "rubric must have messages"),
+        ({"rubric": "quality"}, "rubric must be an object"),
         ({"max_concurrent": 8}, "max_concurrent is no option of mode 'self'"),
     ],
 )
@@ -198,6 +198,20 @@ def test_a_wrong_option_is_refused_before_anything_starts(options: dict[str, obj
 def test_something_that_generates_nothing_is_no_generator() -> None:
     with pytest.raises(ConfigurationError, match="takes a generator with generate"):
         rc.open_judge("self", object())  # type: ignore[call-overload]
+
+
+def test_a_class_is_no_generator() -> None:
+    with pytest.raises(ConfigurationError, match="takes a generator, and Echo is a class: make one of it"):
+        rc.open_judge("self", Echo)  # type: ignore[call-overload]
+
+
+def test_a_generator_that_nobody_would_await_is_refused() -> None:
+    class Awaited:
+        async def generate(self, conversations: list[Conversation]) -> list[str]:
+            raise AssertionError
+
+    with pytest.raises(ConfigurationError, match="whose generate is a plain def"):
+        rc.open_judge("self", Awaited())  # type: ignore[call-overload]
 
 
 def test_a_generator_of_ones_own_needs_no_torch() -> None:

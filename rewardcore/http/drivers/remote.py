@@ -55,6 +55,8 @@ class RemoteDriver(Driver):
             raise ConfigurationError("cache must be a path, True or None where another process judges, not an object")
         if settings.clock is not SYSTEM_CLOCK:
             raise ConfigurationError("clock must be the system's where another process judges")
+        if settings.wrap_transport is not None:
+            raise ConfigurationError("wrap_transport must be left out where another process judges")
         settings.close_cache(settings.open_cache())  # one that cannot be used is an error here, not in the child
         self._open_driver = open_driver
         self._numbers = itertools.count(1)

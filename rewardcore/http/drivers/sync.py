@@ -28,14 +28,14 @@ class SyncDriver(LoopDriver):
     def begin_now(self, call: Call) -> None:
         super().begin(call)
 
-    def wait(self, batch: Batch, timeout: float | None) -> None:
+    def wait(self, batch: Batch, timeout: float | None) -> bool:
         with self._posting:
             begins = batch.call in self._unasked
             self._unasked.discard(batch.call)
         if begins:
             batch.call.deadline = self.clock.now() + self._deadline
             super().begin(batch.call)
-        super().wait(batch, timeout)
+        return super().wait(batch, timeout)
 
     def abandon(self, call: Call) -> None:
         self._unasked.discard(call)
