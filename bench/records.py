@@ -162,12 +162,16 @@ def environment() -> dict[str, str]:
         "cpu": _cpu(),
         "gpu": _gpu(),
     }
-    for package in ("aiohttp", "httpx", "uvloop", "torch", "vllm"):
-        try:
-            found[package] = metadata.version(package)
-        except metadata.PackageNotFoundError:
-            found[package] = "none"
+    for package in ("aiohttp", "httpx", "uvloop", "torch", "transformers", "vllm"):
+        found[package] = _version(package) or _version(f"{package}-cpu") or "none"  # vLLM for the CPU has that name
     return found
+
+
+def _version(package: str) -> str | None:
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
+        return None
 
 
 def _cpu() -> str:

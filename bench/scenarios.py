@@ -6,8 +6,8 @@ documents this project started from, with their figures beside the ideal; `SWEEP
 concurrency, `STEPS` are a trainer's steps in the shapes of TRL and verl, `PROFILES` are endpoints of every temper, five
 batches each, `REJECTIONS` are runs of rejection sampling, `CALIBRATED` are endpoints to be predicted, `PREFIXES` are
 groups of responses as each rubric shows them, `PAIRED` is what the gate runs on a real clock, `OFFLINE` is vLLM's
-engine without a server, `NIGHTLY_CONTROL` the device by itself. A scenario that comes to mean something else gets
-another `version`: histories compare only what is the same.
+engine without a server, `NIGHTLY_ENGINE` what that sets aside, `NIGHTLY_CONTROL` the device by itself. A scenario that
+comes to mean something else gets another `version`: histories compare only what is the same.
 """
 
 from __future__ import annotations
@@ -318,6 +318,8 @@ PAIRED = [
 
 #: vLLM's engine in our own care: all samples in one call.
 OFFLINE = [Scenario(f"vllm-offline/self/{n}", n, "self", "vllm-offline", batch_size=None) for n in SIZES]
+#: What it sets aside before it is asked anything.
+NIGHTLY_ENGINE = Scenario("nightly-engine", 0, "self", "vllm-offline")
 #: So many products of matrices on the device, and nothing of ours: what moves them is the machine.
 NIGHTLY_CONTROL = Scenario("nightly-control", 40, "any", "torch")
 
@@ -337,6 +339,6 @@ SELF = [
 ]
 _ALL = (
     *(GRID, WIRE, GUARDS, SELF, SOURCES, SWEEP, STEPS, [TRL_STEPS, VERL_MANAGERS]),
-    *(PROFILES, REJECTIONS, CALIBRATED, PREFIXES, PAIRED, OFFLINE, [NIGHTLY_CONTROL]),
+    *(PROFILES, REJECTIONS, CALIBRATED, PREFIXES, PAIRED, OFFLINE, [NIGHTLY_ENGINE, NIGHTLY_CONTROL]),
 )
 REGISTRY: dict[str, Scenario] = {scenario.id: scenario for family in _ALL for scenario in family}

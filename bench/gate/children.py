@@ -47,8 +47,9 @@ class Child:
         wrapper: Sequence[str] = (),
         path: Path | None = None,
         patience: float = PATIENCE,
+        grace: float = 0.0,
     ) -> None:
-        self._patience, self._is_stuck = patience, False
+        self._patience, self._grace, self._is_stuck = patience, grace, False
         self._stderr = tempfile.TemporaryFile("w+", errors="replace")  # noqa: SIM115  # closed in `close`
         # In a directory of its own: `-m` puts where it is started at the head of the path.
         self._directory = tempfile.TemporaryDirectory(prefix="rewardcore-gate-")
@@ -100,11 +101,16 @@ class Child:
         self._stderr.seek(0)
         return [line[:STDERR_TAIL] for line in self._stderr.read().strip().splitlines()[-TAIL_LINES:]]
 
-    def terminate(self, grace: float) -> None:
-        """So that it can put away what it has started elsewhere, such as a server."""
-        with contextlib.suppress(ProcessLookupError, subprocess.TimeoutExpired):
-            os.kill(self._process.pid, signal.SIGTERM)
-            self._process.wait(grace)
+    def end(self) -> None:
+        """At once; or with a grace, in which it can put away what it has started in another session, as a server."""
+        try:
+            if self._grace:
+                self._process.terminate()
+                self._process.wait(self._grace)
+        except subprocess.TimeoutExpired:
+            pass
+        finally:
+            self.kill()
 
     def kill(self) -> None:
         with contextlib.suppress(ProcessLookupError):
@@ -130,10 +136,11 @@ def started(
     wrapper: Sequence[str] = (),
     path: Path | None = None,
     patience: float = PATIENCE,
+    grace: float = 0.0,
 ) -> Iterator[Child]:
     if _broken_off.is_set():
         raise KeyboardInterrupt
-    child = Child(python, module, arguments, wrapper, path, patience)
+    child = Child(python, module, arguments, wrapper, path, patience, grace)
     _LIVE.add(child)
     try:
         if _broken_off.is_set():  # while it was being started
@@ -158,7 +165,7 @@ def at_once(*jobs: Callable[[], Result]) -> list[Result]:
         except BaseException:
             _broken_off.set()
             for child in list(_LIVE):
-                child.kill()
+                child.end()
             raise
 
 
