@@ -22,7 +22,7 @@ from bench.nightly.judges import (
     directory_of,
     failed,
     hear_records,
-    round_records,
+    speed_records,
 )
 from bench.nightly.parts import Hear, Order
 from bench.records import Record, record
@@ -59,7 +59,7 @@ def _measure_speed(order: Order, scenarios: list[Scenario], judge: Witness, hear
             hear({"tell": f"{scenario.id}, round {number}"})
             judged = run(scenario, stage)
             runs[scenario.id].append(replace(judged, completion_tokens=judge.tokens()))
-            hear_records(hear, round_records(runs[scenario.id][-1], number))
+            hear_records(hear, speed_records(runs[scenario.id][-1:], f", round {number}"))
     found = [Measured(scenario, tuple(runs[scenario.id])) for scenario in scenarios]
     baseline = found[0]
     for measured in found:
@@ -68,7 +68,8 @@ def _measure_speed(order: Order, scenarios: list[Scenario], judge: Witness, hear
         except UnequalWork as error:
             hear(failed(measured.scenario, error))
         else:
-            hear_records(hear, [*counted_records(measured.runs[0]), *measured.beside(baseline)])
+            counted = counted_records(measured.runs[0])
+            hear_records(hear, [*counted, *speed_records(measured.runs), *measured.beside(baseline)])
 
 
 def _check(measured: Measured, baseline: Measured, is_strict: bool) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 import json
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -73,12 +73,13 @@ class Witness:
         return sum(len(self._tokenizer.encode(text, add_special_tokens=False)) for text in self._texts)
 
 
-def round_records(run: Run, number: int) -> list[Record]:
-    """What one round says of the speed of a local judge."""
-    rates = {"samples a second": run.scenario.n, "tokens a second": run.completion_tokens}
+def speed_records(runs: Sequence[Run], suffix: str = "") -> list[Record]:
+    """How fast a local judge was in these rounds; of a single one, `suffix` says which."""
+    seconds, scenario = sum(run.seconds or 0.0 for run in runs), runs[0].scenario
+    amounts = {"samples a second": scenario.n * len(runs), "tokens a second": sum(r.completion_tokens for r in runs)}
     return [
-        record(run.scenario, f"{metric}, round {number}", amount / (run.seconds or 1.0), "1/s", "higher")
-        for metric, amount in rates.items()
+        record(scenario, f"{metric}{suffix}", amount / seconds, "1/s", "higher", len(runs))
+        for metric, amount in amounts.items()
     ]
 
 

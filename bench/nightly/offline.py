@@ -16,7 +16,7 @@ from bench.nightly.judges import (
     directory_of,
     failed,
     hear_records,
-    round_records,
+    speed_records,
 )
 from bench.nightly.parts import Hear, Order
 from bench.records import Record, record
@@ -58,10 +58,10 @@ def _measure_one(order: Order, scenario: Scenario, stage: Stage, judge: Witness,
         hear({"tell": f"{scenario.id}, round {number}"})
         drawn = replace(scenario, seed=scenario.seed + number - 1)
         runs.append(replace(run(drawn, stage), scenario=scenario, completion_tokens=judge.tokens()))
-        hear_records(hear, round_records(runs[-1], number))
+        hear_records(hear, speed_records(runs[-1:], f", round {number}"))
         if runs[-1].requests != scenario.requests or runs[-1].statuses.keys() & {"failed", "timeout"}:
             raise UnequalWork(f"{scenario.id}: {runs[-1].requests} calls, and verdicts {runs[-1].statuses}")
-    hear_records(hear, counted_records(runs[0]))
+    hear_records(hear, [*counted_records(runs[0]), *speed_records(runs)])
 
 
 def _engine_records(generator: VllmGenerator) -> list[Record]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from bench.gate.findings import Finding
+from bench.nightly.compare import COUNTED_LIMIT, TIME_LIMITS
 from bench.nightly.night import Night
 from bench.nightly.tables import sections, table, told
 
@@ -24,7 +25,7 @@ def summary(night: Night, since: Night | None) -> str:
 def issue(night: Night, since: Night | None) -> str:
     """A line for the title, an empty one, and the body."""
     lines = [f"Nightly: {_worse(night)} since {_last(since)}, on {night.device.name}", "", _where(night), ""]
-    lines += table(_HEADINGS, map(_row, night.changed))
+    lines += table(_HEADINGS, [_row("worse", finding) for finding in night.changed])
     lines += ["", "Each was measured twice in this night, and both times agree."]
     if not night.is_clean:
         lines += ["The night was dirty, so that it is no baseline, and this comes again until a clean one:", ""]
@@ -65,7 +66,21 @@ def _first_things(night: Night) -> Iterator[str]:
     first = [f"**{each.scenario}, {each.metric}**: {_then_and_now(each)}" for each in night.changed]
     first += [f"dirty: {reason}" for reason in night.why_not]
     first += [f"left out on purpose: {', '.join(night.left_out)}"] if night.left_out else []
+    if night.findings:
+        counts = ", ".join(f"{len(found)} {word}" for word, found in _moved(night).items() if found)
+        first.append(f"{len(night.findings):,} figures compared: {counts or 'all as they were, within their limits'}")
     yield from [*_bullets(first), ""] if first else []
+
+
+def _moved(night: Night) -> dict[str, list[Finding]]:
+    """What is worth a line, by what it is called."""
+    passed = [finding for finding in night.findings if finding.outcome == "pass"]
+    return {
+        "worse": night.changed,
+        "better": [finding for finding in passed if finding.why.startswith("better")],
+        "doubtful": [finding for finding in night.findings if finding.outcome == "inconclusive"],
+        "not confirmed": [finding for finding in passed if finding.why.startswith("not confirmed")],
+    }
 
 
 def _changes(night: Night, since: Night | None) -> Iterator[str]:
@@ -73,24 +88,19 @@ def _changes(night: Night, since: Night | None) -> Iterator[str]:
     if not night.findings:
         yield from ["Nothing could be compared: no clean night before it has this device, model and length.", ""]
         return
-    better = [each for each in night.findings if each.why.startswith("better")]
-    doubtful = [each for each in night.findings if each.outcome == "inconclusive"]
-    unconfirmed = [each for each in night.findings if each.outcome == "pass" and each.why.startswith("not confirmed")]
-    counts = {"worse": night.changed, "better": better, "too noisy to tell, or doubted": doubtful}
-    said = ", ".join(f"{len(found)} {word}" for word, found in counts.items() if found)
-    yield from [f"Of {len(night.findings):,} figures that were compared: {said or 'none has moved'}.", ""]
-    if shown := [*night.changed, *better, *doubtful, *unconfirmed]:
-        yield from [*table(_HEADINGS, map(_row, shown)), ""]
+    own, waiting = (f"{limit - 1:.0%}" for limit in TIME_LIMITS[night.device.kind])
+    limits = f"{own} of time, {waiting} through vLLM, {COUNTED_LIMIT - 1:.0%} of anything else that is measured"
+    rows = [_row(word, finding) for word, found in _moved(night).items() for finding in found]
+    yield from table(_HEADINGS, rows) if rows else ["None."]
+    yield from ["", f"What counts: any worsening of what is exact; else {limits}, if it comes twice.", ""]
     if earlier := sorted({label for label in night.compared_with.values() if label != _last(since)}):
         yield from [f"Some are not in that night, and were compared with {', '.join(earlier)}.", ""]
     if fresh := [scenario for scenario in night.scenarios if scenario not in night.compared_with]:
         yield from [f"New, with nothing to compare: {', '.join(fresh)}.", ""]
 
 
-def _row(finding: Finding) -> tuple[str, ...]:
-    words = {"fail": "worse", "inconclusive": "doubtful"}
-    word = words.get(finding.outcome, "better" if finding.why.startswith("better") else "not confirmed")
-    why = finding.why.removeprefix("better").removeprefix(": ") or finding.change
+def _row(word: str, finding: Finding) -> tuple[str, ...]:
+    why = finding.why.removeprefix(word).removeprefix(": ") or finding.change
     values = (told(finding.base, finding.unit), told(finding.head, finding.unit))
     return word, finding.scenario, finding.metric, *values, why
 
@@ -117,7 +127,8 @@ def _environment(night: Night, since: Night | None) -> Iterator[str]:
         (name, value, "" if then.get(name) == value else f"was {then.get(name, 'unknown')}")
         for name, value in night.environment.items()
     ]
-    yield from ["## Environment", "", *table(("", "this night", f"on {_last(since)}" if since else ""), rows)]
+    then_called = "" if since is None else f"on {_last(since)}, if another"
+    yield from ["## Environment", "", *table(("", "this night", then_called), rows)]
 
 
 def _how_to_find(night: Night, since: Night | None) -> Iterator[str]:

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from bench.figures import MEMORY
 from bench.gate.findings import Value
+from bench.nightly.engine_memory import FIGURES as ENGINE
 from bench.nightly.night import Night
 from bench.nightly.series import Series, series_of
 from bench.scenarios import BATCH_SIZES, GRID, NIGHTLY_ENGINE, OFFLINE, SELF
@@ -40,7 +41,7 @@ def _modes(found: Mapping[str, Figures]) -> list[str]:
         (
             str(scenario.n),
             scenario.mode,
-            told(_middle(figures, "makespan")),
+            told(_value(figures, "makespan")),
             *_beside(figures, "sync"),
             _verdicts(figures),
             told(_value(figures, "requests")),
@@ -52,8 +53,9 @@ def _modes(found: Mapping[str, Figures]) -> list[str]:
     ]
     headings = ("n", "mode", "seconds", "speed-up", "scores equal to sync's")
     remark = (
-        "Seconds are the median of the rounds, in which the modes take turns on the same samples. A speed-up stands"
-        " beside its agreement, and is not given where a mode did not get every reply."
+        "Seconds are the mean of the rounds, in which the modes take turns on the same samples; verdicts, requests and"
+        " latency are of all rounds. A speed-up stands beside its agreement, and is not given where a mode did not get"
+        " every reply."
     )
     return [*table((*headings, "verdicts", "requests", "tokens/s", "latency"), rows), "", remark] if rows else []
 
@@ -63,8 +65,8 @@ def _batch_sizes(found: Mapping[str, Figures], device: str) -> list[str]:
         (
             str(scenario.n),
             str(scenario.batch_size),
-            told(_middle(figures, "samples a second")),
-            told(_middle(figures, "tokens a second")),
+            told(_value(figures, "samples a second")),
+            told(_value(figures, "tokens a second")),
             *_beside(figures, "batch size 1"),
             told(_value(figures, "requests")),
             _verdicts(figures),
@@ -72,7 +74,7 @@ def _batch_sizes(found: Mapping[str, Figures], device: str) -> list[str]:
         for scenario in SELF
         if "samples a second" in (figures := found.get(scenario.id, {}))
     ]
-    remark = "Medians of the rounds" + (", by the CPU time of the one thread." if device == "cpu" else ".")
+    remark = "Over all rounds" + (", by the CPU time of the one thread." if device == "cpu" else ".")
     if (padding := _value(found.get(MEMORY.id, {}), "padding")) is not None:
         remark += f" Of what batches of 8 compute for 1024 samples, {padding:.1%} is padding."
     headings = ("n", "batch", "samples/s", "tokens/s", "speed-up", "scores equal to batch 1's", "calls", "verdicts")
@@ -81,15 +83,17 @@ def _batch_sizes(found: Mapping[str, Figures], device: str) -> list[str]:
 
 def _memory(found: Mapping[str, Figures], measured: str, meaning: str) -> list[str]:
     figures = found.get(MEMORY.id, {})
+    headings = ["batch", "predicted peak", "measured peak", "measured / predicted"]
+    headings += ["reserved", "tokens/s"] if "CUDA peak reserved, batch 1" in figures else []
     rows = [
         (
             str(size),
             told(_value(figures, predicted), "bytes"),
             told(_middle(figures, f"{measured}, batch {size}") or "does not fit", "bytes"),
-            told(_middle(figures, f"measured over predicted, batch {size}"), "×"),
+            told(_middle(figures, f"measured over predicted, batch {size}")),
             told(_middle(figures, f"CUDA peak reserved, batch {size}"), "bytes"),
             told(_middle(figures, f"tokens a second, batch {size}")),
-        )
+        )[: len(headings)]
         for size in BATCH_SIZES
         if (predicted := f"predicted peak, batch {size}") in figures
     ]
@@ -98,7 +102,6 @@ def _memory(found: Mapping[str, Figures], measured: str, meaning: str) -> list[s
         f" {told(_middle(figures, f'{metric}, slope'), 'bytes')} more for each sample"
         for word, metric in (("predicted", "predicted peak"), ("measured", measured))
     ]
-    headings = ("batch", "predicted peak", "measured peak", "measured / predicted", "reserved", "tokens/s")
     return [*table(headings, rows), "", f"As a line, {'; '.join(lines)}. Measured: {meaning}."] if rows else []
 
 
@@ -106,22 +109,21 @@ def _engine(found: Mapping[str, Figures]) -> list[str]:
     rows = [
         (
             str(scenario.n),
-            told(_middle(figures, "samples a second")),
-            told(_middle(figures, "tokens a second")),
+            told(_value(figures, "samples a second")),
+            told(_value(figures, "tokens a second")),
             _verdicts(figures),
         )
         for scenario in OFFLINE
         if (figures := found.get(scenario.id))
     ]
     aside = found.get(NIGHTLY_ENGINE.id, {})
-    parts = [
-        f"{metric} {told(_value(aside, metric), 'bytes')}" if metric in aside else f"{metric} not told by vLLM"
-        for metric in ("weights", "activation peak", "KV cache")
-    ]
+    parts = [f"{metric} {told(_value(aside, metric), 'bytes')}" for metric in ENGINE if metric in aside]
     if "KV blocks" in aside:
         blocks, each = _value(aside, "KV blocks"), _value(aside, "tokens a KV block")
         parts.append(f"{told(blocks)} KV blocks of {told(each)} tokens")
-    remark = f"All samples in one call; medians of the rounds. Set aside: {', '.join(parts)}."
+    remark = f"All samples in one call, over all rounds. vLLM sets aside: {', '.join(parts) or 'nothing that it tells'}"
+    untold = [metric for metric in ENGINE if metric not in aside]
+    remark += f"; its worker here does not tell: {', '.join(untold)}." if untold else "."
     return [*table(("n", "samples/s", "tokens/s", "verdicts"), rows), "", remark] if rows or aside else []
 
 
@@ -132,7 +134,7 @@ def told(value: Value | None, unit: str = "") -> str:
     if unit.startswith("bytes"):
         size, name = (value / 2**30, "GiB") if abs(value) >= 2**30 else (value / 2**20, "MiB")
         return f"{size:,.2f} {name}{unit.removeprefix('bytes')}"
-    number = f"{value:,}" if isinstance(value, int) else f"{value:,.4g}" if abs(value) < 1000 else f"{value:,.0f}"
+    number = f"{value:,}" if isinstance(value, int) else f"{value:,.3g}" if abs(value) < 1000 else f"{value:,.0f}"
     return f"{number} {unit}".rstrip()
 
 
