@@ -33,8 +33,8 @@ from rewardcore.local.torch_generator import TorchGenerator
 from rewardcore.memory.measured import measure as measure_on_gpu
 from rewardcore.memory.predicted import Curve
 
-#: What a batch took, as each device can tell.
-COUNTED, ALLOCATED, RESERVED = "CPU peak counted", "CUDA peak allocated", "CUDA peak reserved"
+#: What a batch took, as each device can tell: counted without the weights, allocated with them.
+COUNTED, ALLOCATED, RESERVED = "counted peak", "CUDA peak allocated", "CUDA peak reserved"
 
 
 def measure(order: Order, hear: Hear) -> None:
@@ -100,19 +100,19 @@ def _measure_memory(order: Order, judge: TorchGenerator, hear: Hear) -> None:
     if order.device == "cpu":
         counted = self_mode.counted_records(judge)
         peaks = {each.metric: int(each.value) for each in counted}
-        points = {size: weights + peaks[f"counted peak, batch {size}"] for size in BATCH_SIZES}
-        hear_records(hear, exactly([*counted, *_measured(COUNTED, points)]))
-        hear_records(hear, _over_predicted(points, predicted))
+        points = {size: peaks[f"{COUNTED}, batch {size}"] for size in BATCH_SIZES}
+        hear_records(hear, exactly([*counted, *_line(COUNTED, points)]))
+        hear_records(hear, _over_predicted({size: weights + peak for size, peak in points.items()}, predicted))
         return
     lengths = (self_mode.longest_prompt(judge), order.max_tokens)
     for number in order.all_rounds:
         found = measure_on_gpu(judge.model, BATCH_SIZES, *lengths)
         points = {each.batch_size: each.allocated for each in found}
-        rounds = [*_measured(ALLOCATED, points), *_over_predicted(points, predicted)]
+        rounds = [*_line(ALLOCATED, points), *_over_predicted(points, predicted)]
         for each in found:
-            size = each.batch_size
+            size, rate = each.batch_size, each.tokens_per_second
+            rounds.append(record(MEMORY, f"{ALLOCATED}, batch {size}", each.allocated, "bytes", "lower"))
             rounds.append(record(MEMORY, f"{RESERVED}, batch {size}", each.reserved, "bytes", "lower"))
-            rate = each.tokens_per_second
             rounds.append(record(MEMORY, f"tokens a second, batch {size}", rate, "1/s", "higher"))
         hear_records(hear, [replace(each, metric=f"{each.metric}, round {number}") for each in rounds])
 
@@ -123,10 +123,7 @@ def _over_predicted(points: dict[int, int], predicted: dict[int, int]) -> Iterat
         yield record(MEMORY, f"measured over predicted, batch {size}", peak / predicted[size], "×", "equal")
 
 
-def _measured(name: str, points: dict[int, int]) -> Iterator[Record]:
-    """Peaks by batch size, and the line through them."""
-    for size, peak in points.items():
-        yield record(MEMORY, f"{name}, batch {size}", peak, "bytes", "lower")
+def _line(name: str, points: dict[int, int]) -> Iterator[Record]:
     if len(points) > 1:
         curve = Curve.through(list(points.items()))
         yield record(MEMORY, f"{name}, intercept", curve.intercept, "bytes", "lower")

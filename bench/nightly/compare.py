@@ -30,6 +30,7 @@ TIME_LIMITS = {"cuda": (1.05, 1.10), "cpu": (1.5, 2.0)}
 TIMES = ("s", "1/s")
 WAITING_BACKENDS = ("vllm", "vllm-offline", "loopback")
 CONTROL = tuple(scenario.id for scenario in CONTROL_SCENARIOS)
+CONTROL_WORK = dict(zip(CONTROL, ("products of matrices", "plain requests"), strict=True))
 Explained = Callable[[Night], Mapping[str, str]]
 
 
@@ -136,9 +137,10 @@ def control_moved(records: Iterable[Record], nights: Sequence[Night], device: st
         for metric, series in found.items() if scenario in CONTROL else ():
             limit, rounds = limit_of(scenario, series.unit, device), series.figures
             half = len(rounds) // 2
+            what = CONTROL_WORK[scenario]
             if half and (within := ratio_of_rounds(rounds[:half], rounds[half:], limit)).is_apart:
-                moved.append(f"the control moved during the night ({metric}: {within})")
+                moved.append(f"the control moved during the night: {what} took {within} as long at its end")
             then = series_of(before.records)[scenario].get(metric) if before is not None else None
             if then is not None and (since := ratio_of_rounds(then.figures, rounds, limit)).is_apart:
-                moved.append(f"the control moved since {before.label} ({metric}: {since})")
+                moved.append(f"the control moved since {before.label}: {what} took {since} as long")
     return moved

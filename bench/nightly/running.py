@@ -157,7 +157,7 @@ def _doubts(moved: Sequence[str], watch: Watch | None) -> list[str]:
 def doubted(findings: Sequence[Finding], doubts: Sequence[str]) -> list[Finding]:
     """Where the machine was another one, no time is believed; what is exact does not ask the machine."""
     return [
-        replace(finding, outcome="inconclusive", why=f"{doubts[0]}: {finding.why}")
+        replace(finding, outcome="inconclusive", why=f"doubted, as the machine was another: {finding.why}")
         if doubts and finding.tier == "rounds" and finding.outcome == "fail"
         else finding
         for finding in findings

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 
 from bench.gate.findings import Finding
@@ -12,7 +13,9 @@ from bench.nightly.compare import COUNTED_LIMIT, TIME_LIMITS
 from bench.nightly.night import Night
 from bench.nightly.tables import sections, table, told
 
-_HEADINGS = ("", "scenario", "figure", "then", "now", "times worse (and surely between)")
+_HEADINGS = ("", "scenario", "figure", "then", "now", "how much worse, and between what surely")
+#: So many changes stand in the first lines.
+_FIRST = 5
 
 
 def summary(night: Night, since: Night | None) -> str:
@@ -24,8 +27,11 @@ def summary(night: Night, since: Night | None) -> str:
 
 def issue(night: Night, since: Night | None) -> str:
     """A line for the title, an empty one, and the body."""
-    lines = [f"Nightly: {_worse(night)} since {_last(since)}, on {night.device.name}", "", _where(night), ""]
-    lines += table(_HEADINGS, [_row("worse", finding) for finding in night.changed])
+    worst, *others = _worst_first(night)
+    more = f" and {len(others)} more" if others else ""
+    title = f"Nightly: {worst.scenario}, {worst.metric} {worst.change or 'changed'}{more} on {night.device.name}"
+    lines = [title, "", f"{_worse(night)} since {_last(since)}.", "", _where(night), ""]
+    lines += table(_HEADINGS, [_row("worse", finding) for finding in [worst, *others]])
     lines += ["", "Each was measured twice in this night, and both times agree."]
     if not night.is_clean:
         lines += ["The night was dirty, so that it is no baseline, and this comes again until a clean one:", ""]
@@ -50,6 +56,17 @@ def _worse(night: Night) -> str:
     return "1 figure is worse" if len(night.changed) == 1 else f"{len(night.changed)} figures are worse"
 
 
+def _worst_first(night: Night) -> list[Finding]:
+    """What has no ratio, as a digest, before what has one."""
+
+    def times(finding: Finding) -> float:
+        if isinstance(finding.base, str) or isinstance(finding.head, str) or not finding.base or not finding.head:
+            return math.inf
+        return max(finding.head / finding.base, finding.base / finding.head)
+
+    return sorted(night.changed, key=times, reverse=True)
+
+
 def _last(since: Night | None) -> str:
     return "the last clean night" if since is None else since.label
 
@@ -63,7 +80,9 @@ def _where(night: Night) -> str:
 
 def _first_things(night: Night) -> Iterator[str]:
     """What somebody must know who reads no further."""
-    first = [f"**{each.scenario}, {each.metric}**: {_then_and_now(each)}" for each in night.changed]
+    worst = _worst_first(night)
+    first = [f"**{each.scenario}, {each.metric}**: {_then_and_now(each)}" for each in worst[:_FIRST]]
+    first += [f"and {len(worst) - _FIRST} more, below"] if len(worst) > _FIRST else []
     first += [f"dirty: {reason}" for reason in night.why_not]
     first += [f"left out on purpose: {', '.join(night.left_out)}"] if night.left_out else []
     if night.findings:
@@ -76,7 +95,7 @@ def _moved(night: Night) -> dict[str, list[Finding]]:
     """What is worth a line, by what it is called."""
     passed = [finding for finding in night.findings if finding.outcome == "pass"]
     return {
-        "worse": night.changed,
+        "worse": _worst_first(night),
         "better": [finding for finding in passed if finding.why.startswith("better")],
         "doubtful": [finding for finding in night.findings if finding.outcome == "inconclusive"],
         "not confirmed": [finding for finding in passed if finding.why.startswith("not confirmed")],
@@ -88,11 +107,11 @@ def _changes(night: Night, since: Night | None) -> Iterator[str]:
     if not night.findings:
         yield from ["Nothing could be compared: no clean night before it has this device, model and length.", ""]
         return
-    own, waiting = (f"{limit - 1:.0%}" for limit in TIME_LIMITS[night.device.kind])
-    limits = f"{own} of time, {waiting} through vLLM, {COUNTED_LIMIT - 1:.0%} of anything else that is measured"
+    own, waiting = TIME_LIMITS[night.device.kind]
+    limits = f"{own:g} × the time, {waiting:g} × through vLLM, {COUNTED_LIMIT:g} × of whatever else is measured"
     rows = [_row(word, finding) for word, found in _moved(night).items() for finding in found]
     yield from table(_HEADINGS, rows) if rows else ["None."]
-    yield from ["", f"What counts: any worsening of what is exact; else {limits}, if it comes twice.", ""]
+    yield from ["", f"What counts, if it comes twice: any worsening of what is exact; else {limits}.", ""]
     if earlier := sorted({label for label in night.compared_with.values() if label != _last(since)}):
         yield from [f"Some are not in that night, and were compared with {', '.join(earlier)}.", ""]
     if fresh := [scenario for scenario in night.scenarios if scenario not in night.compared_with]:

@@ -15,7 +15,7 @@ NOTHING = "–"
 Figures = Mapping[str, Series]
 #: By device: what a batch took, as its records call it, and what that is.
 PEAKS = {
-    "cpu": ("CPU peak counted", "the weights, and every storage that a batch of the longest prompts allocates"),
+    "cpu": ("counted peak", "the weights, and every storage that a batch of the longest prompts allocates"),
     "cuda": (
         "CUDA peak allocated",
         "the most that torch had allocated, without the CUDA context",
@@ -89,7 +89,7 @@ def _memory(found: Mapping[str, Figures], measured: str, meaning: str) -> list[s
         (
             str(size),
             told(_value(figures, predicted), "bytes"),
-            told(_middle(figures, f"{measured}, batch {size}") or "does not fit", "bytes"),
+            told(_peak(figures, f"{measured}, batch {size}") or "does not fit", "bytes"),
             told(_middle(figures, f"measured over predicted, batch {size}")),
             told(_middle(figures, f"CUDA peak reserved, batch {size}"), "bytes"),
             told(_middle(figures, f"tokens a second, batch {size}")),
@@ -98,11 +98,18 @@ def _memory(found: Mapping[str, Figures], measured: str, meaning: str) -> list[s
         if (predicted := f"predicted peak, batch {size}") in figures
     ]
     lines = [
-        f"{word} {told(_middle(figures, f'{metric}, intercept'), 'bytes')} and"
+        f"{word} {told(_peak(figures, f'{metric}, intercept'), 'bytes')} and"
         f" {told(_middle(figures, f'{metric}, slope'), 'bytes')} more for each sample"
         for word, metric in (("predicted", "predicted peak"), ("measured", measured))
     ]
     return [*table(headings, rows), "", f"As a line, {'; '.join(lines)}. Measured: {meaning}."] if rows else []
+
+
+def _peak(figures: Figures, metric: str) -> float | None:
+    """With the weights, which are not in what is counted."""
+    weights = _value(figures, "weights") if metric.startswith(PEAKS["cpu"][0]) else 0.0
+    peak = _middle(figures, metric)
+    return None if peak is None or weights is None else float(peak) + weights
 
 
 def _engine(found: Mapping[str, Figures]) -> list[str]:

@@ -30,7 +30,7 @@ FIGURES = {
     (BATCHED, "samples a second"): (40.0, "1/s", "higher", False),
     (BATCHED, "verdict digest"): ("aaaa", "", "equal", True),
     (BATCHED, "requests"): (2, "requests", "lower", True),
-    (MEMORY, "CPU peak counted, slope"): (1_400_000.0, "bytes/sample", "lower", True),
+    (MEMORY, "counted peak, slope"): (1_400_000.0, "bytes/sample", "lower", True),
     (MEMORY, "CUDA peak allocated, batch 8"): (12_000_000.0, "bytes", "lower", False),
     (ENGINE, "weights"): (700_000, "bytes", "lower", False),
     (ENGINE, "KV blocks"): (16_384, "blocks", "higher", False),

@@ -36,7 +36,7 @@ from tests.bench.nights import (
     run,
 )
 
-SLOPE = (MEMORY, "CPU peak counted, slope")
+SLOPE = (MEMORY, "counted peak, slope")
 SPEED = (BATCHED, "samples a second")
 DIGEST = (BATCHED, "verdict digest")
 
@@ -63,21 +63,23 @@ def test_a_night_like_the_last_clean_one_is_unchanged(tmp_path):
     assert (night.exit_code, issue) == (0, None)
     assert summary.startswith("# ✅ Clean, and nothing is worse since 2026-10-01 02:00 (111111111111)\n")
     assert "- 11 figures compared: all as they were, within their limits" in summary
-    assert "any worsening of what is exact; else 5% of time, 10% through vLLM, 5% of anything else" in summary
+    assert (
+        "any worsening of what is exact; else 1.05 × the time, 1.1 × through vLLM, 1.05 × of whatever else" in summary
+    )
 
 
 @pytest.mark.parametrize(
-    ("part", "figure", "change", "said"),
+    ("part", "figure", "change", "change_told", "said"),
     [
-        ("torch", SLOPE, 2.0, "1.34 MiB/sample → 2.67 MiB/sample (+100.0%)"),
-        ("torch", DIGEST, "bbbb", "aaaa → bbbb"),
-        ("torch", SPEED, 0.5, "40 1/s → 20 1/s (-50.0%)"),
-        ("http", (SERVED, "makespan"), 1.3, "1 s → 1.3 s (+30.0%)"),
-        ("vllm", ("nightly-engine", "KV blocks"), 0.5, "16,384 blocks → 8,192 blocks (-50.0%)"),
+        ("torch", SLOPE, 2.0, "+100.0%", "1.34 MiB/sample → 2.67 MiB/sample (+100.0%)"),
+        ("torch", DIGEST, "bbbb", "changed", "aaaa → bbbb"),
+        ("torch", SPEED, 0.5, "-50.0%", "40 1/s → 20 1/s (-50.0%)"),
+        ("http", (SERVED, "makespan"), 1.3, "+30.0%", "1 s → 1.3 s (+30.0%)"),
+        ("vllm", ("nightly-engine", "KV blocks"), 0.5, "-50.0%", "16,384 blocks → 8,192 blocks (-50.0%)"),
     ],
 )
 def test_a_planted_change_that_comes_twice_is_told_in_the_first_lines_and_as_an_issue(
-    tmp_path, part, figure, change, said
+    tmp_path, part, figure, change, change_told, said
 ):
     keep(tmp_path, a_night(1))
     night, since = run(a_plan(tmp_path, 9, a_part(part, [{figure: change}])))
@@ -86,8 +88,8 @@ def test_a_planted_change_that_comes_twice_is_told_in_the_first_lines_and_as_an_
     assert summary.splitlines()[0] == "# ❌ Changed: 1 figure is worse since 2026-10-01 02:00 (111111111111)"
     assert f"- **{figure[0]}, {figure[1]}**: {said}" in summary.splitlines()[:6]
     title, empty, *body = issue.splitlines()
-    assert title == "Nightly: 1 figure is worse since 2026-10-01 02:00 (111111111111), on NVIDIA A10"
-    assert empty == ""
+    assert title == f"Nightly: {figure[0]}, {figure[1]} {change_told} on NVIDIA A10"
+    assert (empty, body[0]) == ("", "1 figure is worse since 2026-10-01 02:00 (111111111111).")
     assert any(line.startswith(f"| worse | {figure[0]} | {figure[1]} |") for line in body)
     assert "git log --oneline 111111111111..999999999999" in body
 
@@ -204,6 +206,20 @@ def test_without_a_control_nothing_is_measured_and_that_is_said(tmp_path):
     assert night.exit_code == 2
     assert night.records == []
     assert "control failed: RuntimeError: --device cuda" in told(tmp_path, night, since)[0].splitlines()[0]
+
+
+def test_of_many_changes_the_worst_come_first_and_the_rest_below(tmp_path):
+    keep(tmp_path, a_night(1))
+    worse = {figure: "bbbb" if figure == DIGEST else 3.0 for figure in (DIGEST, SLOPE, (BATCHED, "requests"))}
+    slower = {SPEED: 0.5, (MEMORY, "CUDA peak allocated, batch 8"): 1.2, (SERVED, "makespan"): 1.3}
+    parts = [a_part(name, [worse | slower]) for name in ("http", "torch")]
+    summary, issue = told(tmp_path, *run(a_plan(tmp_path, 9, *parts)))
+    first = summary.splitlines()[4:10]
+    assert first[0] == f"- **{BATCHED}, verdict digest**: aaaa → bbbb"
+    assert first[4].startswith(f"- **{SERVED}, makespan**")
+    assert first[5] == "- and 1 more, below"
+    assert issue.splitlines()[0] == f"Nightly: {BATCHED}, verdict digest changed and 5 more on NVIDIA A10"
+    assert len([line for line in issue.splitlines() if line.startswith("| worse |")]) == 6
 
 
 # The history

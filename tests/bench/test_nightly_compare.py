@@ -35,8 +35,8 @@ def test_a_night_like_the_last_one_has_changed_nothing():
         ((BATCHED, "verdict digest"), "bbbb", "fail"),
         ((BATCHED, "requests"), 1.5, "fail"),
         ((BATCHED, "requests"), 0.5, None),
-        ((MEMORY, "CPU peak counted, slope"), 2.0, "fail"),
-        ((MEMORY, "CPU peak counted, slope"), 1.001, "fail"),  # exact: any worsening
+        ((MEMORY, "counted peak, slope"), 2.0, "fail"),
+        ((MEMORY, "counted peak, slope"), 1.001, "fail"),  # exact: any worsening
         ((MEMORY, "CUDA peak allocated, batch 8"), 1.06, "fail"),
         ((MEMORY, "CUDA peak allocated, batch 8"), 1.03, None),
         ((BATCHED, "samples a second"), 0.9, "fail"),
@@ -63,7 +63,7 @@ def test_a_planted_change_is_told_and_nothing_else_is(figure, change, outcome):
         ((BATCHED, "samples a second"), 0.5, "fail"),
         ((SERVED, "makespan"), 1.7, None),
         ((SERVED, "makespan"), 2.5, "fail"),
-        ((MEMORY, "CPU peak counted, slope"), 1.001, "fail"),
+        ((MEMORY, "counted peak, slope"), 1.001, "fail"),
         ((ENGINE, "weights"), 1.1, "fail"),  # memory has no neighbours
     ],
 )
@@ -191,7 +191,7 @@ def test_a_control_that_moved_by_what_would_count_as_a_change_is_told(changed, d
 def test_a_control_that_moves_within_the_night_is_told_without_any_night_before():
     slower = {("nightly-control", "matrix products"): 1.5}
     (told,) = control_moved([*made_up(), *made_up(slower, first=6)], [], "cuda")
-    assert "moved during the night (matrix products: 1.5" in told
+    assert "the control moved during the night: products of matrices took 1.5" in told
 
 
 def test_twenty_nights_of_one_machine_raise_no_alarm():
