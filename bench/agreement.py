@@ -1,4 +1,5 @@
-"""One mode at a real endpoint beside another: what it took, how its verdicts ended, and how far the two agree. No IO.
+"""One mode at a real endpoint beside another, or one batch size: what it took, how its verdicts ended, how far the two
+agree. No IO.
 
 Equal work cannot be asked of a server that scores one sample differently twice. So a speed-up is given only beside its
 agreement, and not at all where a mode did not get its replies: then it is another work that took this time.
@@ -111,7 +112,7 @@ class Measured:
         )
 
     def records(self, baseline: Measured) -> list[Record]:
-        speed_up, agreement, latency = self.speed_up(baseline), self.agreement(baseline), self.latency
+        latency = self.latency
         figures: list[tuple[str, float, str, Direction]] = [
             ("makespan", self.seconds / len(self.runs), "s", "lower"),
             ("requests", self.requests, "requests", "lower"),
@@ -122,9 +123,18 @@ class Measured:
         ]
         if latency is not None:
             figures.append((f"latency {latency[0]}", latency[1], "s", "lower"))
-        if agreement is not None:
-            figures.append(("scores equal to sync's", agreement.equal, "of those both gave", "higher"))
-            figures.append(("mean difference to sync's scores", agreement.difference, "", "lower"))
-            if speed_up is not None:
-                figures.append(("speed-up over sync", speed_up, "×", "higher"))
+        return [records.record(self.scenario, *each, len(self.runs)) for each in figures] + self.beside(baseline)
+
+    def beside(self, baseline: Measured) -> list[Record]:
+        """How far it agrees with the baseline and, only then, how much faster it is."""
+        speed_up, agreement = self.speed_up(baseline), self.agreement(baseline)
+        if agreement is None:
+            return []
+        name = "batch size 1" if self.scenario.mode == "self" else "sync"
+        figures: list[tuple[str, float, str, Direction]] = [
+            (f"scores equal to {name}'s", agreement.equal, "of those both gave", "higher"),
+            (f"mean difference to {name}'s scores", agreement.difference, "", "lower"),
+        ]
+        if speed_up is not None:
+            figures.append((f"speed-up over {name}", speed_up, "×", "higher"))
         return [records.record(self.scenario, *each, len(self.runs)) for each in figures]

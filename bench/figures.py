@@ -20,7 +20,18 @@ from bench.profiles import report
 from bench.profiles.endpoints import PROFILES
 from bench.records import Record, record, records_of
 from bench.runner import run, stage_for
-from bench.scenarios import CALIBRATED, PAIRED, REGISTRY, REJECTIONS, STEPS, TRL_STEPS, VERL_MANAGERS, Scenario
+from bench.scenarios import (
+    CALIBRATED,
+    NEVER_EXACT,
+    NIGHTLY_CONTROL,
+    PAIRED,
+    REGISTRY,
+    REJECTIONS,
+    STEPS,
+    TRL_STEPS,
+    VERL_MANAGERS,
+    Scenario,
+)
 
 #: With torch: of the grid's sizes only those up to this one, since what larger ones add is time ...
 MOST_GENERATED = 100
@@ -32,13 +43,15 @@ def exact_scenarios() -> list[Scenario]:
     """All of the registry that has exact figures.
 
     Over sockets the grid and the pairs are left out: their replies come so soon that how many overlap is chance. The
-    steps of real trainers need the trainers; rejection sampling and predictions have figures of a real clock alone.
+    steps of real trainers need the trainers; rejection sampling, predictions and the nightly control have figures of a
+    real clock alone.
     """
     return [scenario for scenario in REGISTRY.values() if _is_exact(scenario)]
 
 
 def _is_exact(scenario: Scenario) -> bool:
-    if scenario.backend == "real" or scenario in (TRL_STEPS, VERL_MANAGERS, *PAIRED, *REJECTIONS, *CALIBRATED):
+    clocked = (TRL_STEPS, VERL_MANAGERS, NIGHTLY_CONTROL, *PAIRED, *REJECTIONS, *CALIBRATED)
+    if scenario.backend in NEVER_EXACT or scenario in clocked:
         return False
     if scenario.backend == "torch":
         return scenario.n <= MOST_GENERATED or scenario == MEMORY
@@ -49,9 +62,9 @@ def measure(scenario: Scenario) -> list[Record]:
     """Every figure of it, from one run."""
     logging.getLogger("rewardcore").setLevel(logging.CRITICAL)  # refusals are what some scenarios are made of
     if scenario.backend == "rubric":
-        return _exactly(prefix_share.records_of(scenario, prefix_share.measure(scenario)))
+        return exactly(prefix_share.records_of(scenario, prefix_share.measure(scenario)))
     if scenario.backend == "engine":
-        return _exactly(report.records_of(scenario, report.measure(PROFILES[scenario.id.removeprefix("profile-")])))
+        return exactly(report.records_of(scenario, report.measure(PROFILES[scenario.id.removeprefix("profile-")])))
     if scenario.backend == "torch":
         if not (importlib.util.find_spec("torch") and importlib.util.find_spec("transformers")):
             raise ModuleNotFoundError("torch and transformers are not installed: pip install '.[torch]'")
@@ -65,13 +78,14 @@ def measure(scenario: Scenario) -> list[Record]:
 def _memory() -> list[Record]:
     from bench import self_mode
 
-    by_length, _ = self_mode.measure_padding()
-    memory = self_mode.measure_memory()
-    exact = [self_mode.padding_record(by_length), *memory.predicted_records(), *self_mode.counted_records()]
-    return _exactly(exact) + memory.measured_records()
+    judge = self_mode.generator()
+    by_length, _ = self_mode.measure_padding(judge)
+    memory = self_mode.measure_memory(judge)
+    exact = [self_mode.padding_record(by_length), *memory.predicted_records(), *self_mode.counted_records(judge)]
+    return exactly(exact) + memory.measured_records()
 
 
-def _exactly(records: Iterable[Record]) -> list[Record]:
+def exactly(records: Iterable[Record]) -> list[Record]:
     return [replace(each, exact=True) for each in records]
 
 

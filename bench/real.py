@@ -1,4 +1,4 @@
-"""A real endpoint, named by the user: checked first, its cost told first, and capped on the wire.
+"""A real endpoint, the user's or a server of the night: checked first, its cost told first, and capped on the wire.
 
 Nothing is exact here: servers score one sample differently twice even at temperature 0, reply with garbage, and die. So
 how verdicts ended and how far the modes agree stand beside every speed-up, and none is given where a mode did not get
@@ -14,11 +14,11 @@ from dataclasses import dataclass, field, replace
 
 import rewardcore
 from bench import records
-from bench.agreement import HEADINGS, Measured
+from bench.agreement import HEADINGS, Agreement, Measured
 from bench.metered import Meter
 from bench.records import Record
 from bench.runner import Counts, Run, Stage, measure, open_scenario
-from bench.scenarios import BACKEND_MODES, REGISTRY, SIZES, Scenario, samples_of
+from bench.scenarios import BACKEND_MODES, REGISTRY, SIZES, Backend, Scenario, samples_of
 from bench.summary import columns
 from rewardcore import Endpoint, Judge, Sample, rubrics
 from rewardcore.calls import nobody
@@ -30,13 +30,14 @@ _CHARACTERS_PER_TOKEN, _RUBRIC_CHARACTERS = 4, 900
 CHECK_REQUESTS = 2
 #: Seconds without any reply after which an endpoint is taken for gone.
 MOST_SILENCE = 120.0
-MODES = BACKEND_MODES["real"]
 
 
 @dataclass(frozen=True)
 class Budget:
     max_requests: int
     rounds: int = 3
+    sizes: tuple[int, ...] = SIZES
+    backend: Backend = "real"  # whose scenarios are run
 
 
 @dataclass(frozen=True)
@@ -45,22 +46,24 @@ class Size:
 
     n: int
     rounds: int
+    backend: Backend = "real"
 
     @property
     def scenarios(self) -> dict[str, Scenario]:
-        return {mode: REGISTRY[f"real/{mode}/{self.n}"] for mode in MODES}
+        return {mode: REGISTRY[f"{self.backend}/{mode}/{self.n}"] for mode in BACKEND_MODES[self.backend]}
 
     @property
     def requests(self) -> int:
-        warm_up = sum(min(self.n, scenario.places) for scenario in self.scenarios.values())
-        return self.rounds * len(MODES) * self.n + warm_up
+        scenarios = self.scenarios.values()
+        return self.rounds * len(scenarios) * self.n + sum(min(self.n, scenario.places) for scenario in scenarios)
 
 
 def plan(budget: Budget) -> list[Size]:
     """The sizes that fit below the cap, smallest first and each with its baseline, in as many rounds as do."""
     sizes, left = [], budget.max_requests - CHECK_REQUESTS
-    for n in SIZES:
-        fitting = [size for rounds in range(budget.rounds, 0, -1) if (size := Size(n, rounds)).requests <= left]
+    for n in budget.sizes:
+        rounds = range(budget.rounds, 0, -1)
+        fitting = [size for each in rounds if (size := Size(n, each, budget.backend)).requests <= left]
         if not fitting:
             break
         sizes.append(fitting[0])
@@ -92,7 +95,7 @@ class RealEndpoint:
     ) -> RealEndpoint:
         """Raises ValueError where the endpoint cannot be used, saying what to change."""
         if not plan(budget):
-            least = CHECK_REQUESTS + Size(SIZES[0], 1).requests
+            least = CHECK_REQUESTS + Size(budget.sizes[0], 1, budget.backend).requests
             raise ValueError(f"--max-requests {budget.max_requests} is too few to compare modes; {least} are the least")
         meter = Meter(budget.max_requests, most_silence)
         meter.spend(CHECK_REQUESTS)
@@ -108,13 +111,13 @@ class RealEndpoint:
         read = sum(size.requests * _prompt_tokens(size) // size.n for size in sizes)
         limit = self.endpoint.reply_limit()
         most = f" and at most {requests * limit[1]:,} completion tokens" if limit else ""
-        runs = ", ".join(f"{size.n} × {size.rounds} rounds" for size in sizes)
+        modes, runs = len(sizes[0].scenarios), ", ".join(f"{size.n} × {size.rounds} rounds" for size in sizes)
         line = (
-            f"real endpoint {self.endpoint.base_url}, model {self.endpoint.model!r}: {len(MODES)} modes with {runs}; "
+            f"real endpoint {self.endpoint.base_url}, model {self.endpoint.model!r}: {modes} modes with {runs}; "
             f"{requests} requests if none is asked again, about {read:,} prompt tokens{most}; "
             f"never more than {self.budget.max_requests} requests (--max-requests)"
         )
-        if left_out := [str(n) for n in SIZES if n not in {size.n for size in sizes}]:
+        if left_out := [str(n) for n in self.budget.sizes if n not in {size.n for size in sizes}]:
             line += f"; left out to stay below that: n = {', '.join(left_out)}"
         return line + (f"\n{self.remark}" if self.remark else "")
 
@@ -138,6 +141,7 @@ class RealEndpoint:
                 if self.meter.stopped is None:
                     rounds[-1][mode] = run = self._run(mode, scenarios[mode], number)
                     tell(self._round_records(run, number + 1))
+            tell(self._agreement_records(rounds[-1], number + 1))
             if self.meter.stopped is not None:
                 del rounds[max(1, number) :]  # it was cut; of the first, what became of its samples must be told
                 return
@@ -145,9 +149,10 @@ class RealEndpoint:
     def measured(self, size: Size) -> list[Measured]:
         """Over the rounds that all modes went through; of the first, as far as it came."""
         begun = self._rounds.get(size, [])
-        rounds = [found for found in begun if len(found) == len(MODES)] or begun[:1]
-        runs = {mode: tuple(found[mode] for found in rounds if mode in found) for mode in MODES}
-        return [Measured(size.scenarios[mode], those) for mode, those in runs.items() if those]
+        scenarios = size.scenarios
+        rounds = [found for found in begun if len(found) == len(scenarios)] or begun[:1]
+        runs = {mode: tuple(found[mode] for found in rounds if mode in found) for mode in scenarios}
+        return [Measured(scenarios[mode], those) for mode, those in runs.items() if those]
 
     def lines(self, measured: list[Measured]) -> list[str]:
         """The table; of what was not compared, why."""
@@ -173,6 +178,27 @@ class RealEndpoint:
         return [
             self._from_here(records.record(run.scenario, f"{metric}, round {number}", value, unit, "lower"))
             for metric, value, unit in [*figures, *tokens]
+        ]
+
+    def _agreement_records(self, found: dict[str, Run], number: int) -> list[Record]:
+        """Of one round in which all took their turn: the share of scores that are equal to the baseline's."""
+        agreements = {
+            mode: Agreement.of(list(run.scores), list(found["sync"].scores))
+            for mode, run in found.items()
+            if mode != "sync" and "sync" in found
+        }
+        return [
+            self._from_here(
+                records.record(
+                    found[mode].scenario,
+                    f"scores equal to sync's, round {number}",
+                    agreement.equal,
+                    "of those both gave",
+                    "higher",
+                )
+            )
+            for mode, agreement in agreements.items()
+            if agreement is not None
         ]
 
     def _from_here(self, record: Record) -> Record:

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from bench.runner import Run
-from bench.scenarios import Scenario
+from bench.scenarios import NEVER_EXACT, Scenario
 
 Direction = Literal["higher", "lower", "equal"]
 ROOT = Path(__file__).resolve().parent.parent
@@ -98,7 +98,7 @@ _COUNTED_ON_THE_WIRE = {"peak in flight", "connections opened"}
 
 def is_exact(scenario: Scenario, metric: str) -> bool:
     """In virtual time everything is; where time is real, what does not depend on it."""
-    if scenario.backend == "real":
+    if scenario.backend in NEVER_EXACT:
         return False
     return scenario.is_virtual or metric in _COUNTED or (scenario.is_cold and metric in _COUNTED_ON_THE_WIRE)
 
@@ -162,12 +162,16 @@ def environment() -> dict[str, str]:
         "cpu": _cpu(),
         "gpu": _gpu(),
     }
-    for package in ("aiohttp", "httpx", "uvloop", "torch", "vllm"):
-        try:
-            found[package] = metadata.version(package)
-        except metadata.PackageNotFoundError:
-            found[package] = "none"
+    for package in ("aiohttp", "httpx", "uvloop", "torch", "transformers", "vllm"):
+        found[package] = _version(package) or _version(f"{package}-cpu") or "none"  # vLLM for the CPU has that name
     return found
+
+
+def _version(package: str) -> str | None:
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
+        return None
 
 
 def _cpu() -> str:

@@ -5,8 +5,9 @@ are refusals, storms and uneven latency, other calls and warm caches, in virtual
 documents this project started from, with their figures beside the ideal; `SWEEP` is one endpoint under rising
 concurrency, `STEPS` are a trainer's steps in the shapes of TRL and verl, `PROFILES` are endpoints of every temper, five
 batches each, `REJECTIONS` are runs of rejection sampling, `CALIBRATED` are endpoints to be predicted, `PREFIXES` are
-groups of responses as each rubric shows them, `PAIRED` is what the gate runs on a real clock. A scenario that comes to
-mean something else gets another `version`: histories compare only what is the same.
+groups of responses as each rubric shows them, `PAIRED` is what the gate runs on a real clock, `OFFLINE` is vLLM's
+engine without a server, `NIGHTLY_ENGINE` what that sets aside, `NIGHTLY_CONTROL` the device by itself. A scenario that
+comes to mean something else gets another `version`: histories compare only what is the same.
 """
 
 from __future__ import annotations
@@ -25,10 +26,12 @@ from rewardcore.testing.replies import describe
 SIZES = (16, 32, 100, 1024)
 FAMILIES = (
     *("wire", "refused", "uneven", "calls", "warm", "sweep", "step"),
-    *("profile", "reject", "calibrated", "prefix", "paired"),
+    *("profile", "reject", "calibrated", "prefix", "paired", "nightly"),
 )
 BATCH_SIZES = (1, 2, 4, 8, 16)
-Backend = Literal["respx", "loopback", "real", "torch", "engine", "rubric"]
+Backend = Literal["respx", "loopback", "vllm", "real", "torch", "vllm-offline", "engine", "rubric"]
+#: Servers and engines that answer as they like: one sample twice, and not always alike.
+NEVER_EXACT = ("vllm", "real", "vllm-offline")
 #: How a caller hands its samples over: all in one call, each in a call of its own, or as a stream.
 Calls = Literal["batch", "single", "stream"]
 
@@ -45,6 +48,7 @@ MODES: dict[str, tuple[str, dict[str, Any]]] = {
 BACKEND_MODES: dict[Backend, tuple[str, ...]] = {
     "respx": ("sync", "process", "asyncio-httpx"),
     "loopback": ("sync", "process", "asyncio", "asyncio-httpx", "asyncio-child"),
+    "vllm": ("sync", "process", "asyncio", "asyncio-httpx"),
     "real": ("sync", "process", "asyncio"),
 }
 #: Full size in virtual time; scaled down a hundredfold where time is real.
@@ -68,7 +72,7 @@ class Scenario:
     distinct: int | None = None
     cache: bool = False
     compute: float = 0.0  # seconds the caller computes between submit and result
-    batch_size: int = 8  # of the self mode
+    batch_size: int | None = 8  # of the self mode; None is one call for all, which continuous batching wants
     responses: int = 1  # to each prompt
     seed: int = 2026
     version: int = 1
@@ -106,7 +110,7 @@ class Scenario:
         if self.is_warm:
             return 0
         if self.mode == "self":
-            return math.ceil(self.n / self.batch_size)
+            return math.ceil(self.n / (self.batch_size or self.n))
         return self.n if self.distinct is None else self.distinct
 
     @property
@@ -312,6 +316,13 @@ PAIRED = [
     Scenario("paired-memory", 2048, "asyncio", "loopback", profile=Profile()),
 ]
 
+#: vLLM's engine in our own care: all samples in one call.
+OFFLINE = [Scenario(f"vllm-offline/self/{n}", n, "self", "vllm-offline", batch_size=None) for n in SIZES]
+#: What it sets aside before it is asked anything.
+NIGHTLY_ENGINE = Scenario("nightly-engine", 0, "self", "vllm-offline")
+#: So many products of matrices on the device, and nothing of ours: what moves them is the machine.
+NIGHTLY_CONTROL = Scenario("nightly-control", 40, "any", "torch")
+
 CLAIMS = [
     Claim("async batch, no cache", "naive-1024", "async-1024", "16×", 1024 / 18),
     Claim("async batch, cache", "naive-1024", "async-1024-cached", "27×", 1024 / 5),
@@ -328,6 +339,6 @@ SELF = [
 ]
 _ALL = (
     *(GRID, WIRE, GUARDS, SELF, SOURCES, SWEEP, STEPS, [TRL_STEPS, VERL_MANAGERS]),
-    *(PROFILES, REJECTIONS, CALIBRATED, PREFIXES, PAIRED),
+    *(PROFILES, REJECTIONS, CALIBRATED, PREFIXES, PAIRED, OFFLINE, [NIGHTLY_ENGINE, NIGHTLY_CONTROL]),
 )
 REGISTRY: dict[str, Scenario] = {scenario.id: scenario for family in _ALL for scenario in family}

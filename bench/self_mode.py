@@ -41,6 +41,7 @@ PADDING = REGISTRY["torch/self-8/1024"]
 
 @functools.cache
 def generator() -> TorchGenerator:
+    """The tiny judge, on the GPU where there is one. Whoever brings another passes it to what measures."""
     torch.set_num_threads(1)
     device = "cuda" if torch.cuda.is_available() else "cpu"
     return TorchGenerator(tiny_judge(), device=device, dtype="float32", max_new_tokens=NEW_TOKENS)
@@ -62,9 +63,9 @@ def torch_stage() -> Stage:
     return Stage(generator(), options={"rubric": RUBRIC})
 
 
-def measure_padding() -> tuple[float, float]:
+def measure_padding(judge: TorchGenerator) -> tuple[float, float]:
     """The share of computed positions that are padding: batches formed by length, and in random order."""
-    lengths = generator().lengths([RUBRIC.messages(sample) for sample in samples_of(PADDING)])
+    lengths = judge.lengths([RUBRIC.messages(sample) for sample in samples_of(PADDING)])
     shuffled = random.Random(PADDING.seed).sample(range(len(lengths)), len(lengths))
     size = PADDING.batch_size
     at_random = [shuffled[start : start + size] for start in range(0, len(shuffled), size)]
@@ -115,15 +116,15 @@ def _bare_loop() -> None:
         generator().generate([conversations[index] for index in batch])
 
 
-def counted_records() -> list[Record]:
+def counted_records(judge: TorchGenerator) -> list[Record]:
     """What one batch of the longest samples really allocates here, by batch size, and what of it stays behind."""
     conversations = [RUBRIC.messages(sample) for sample in samples_of(PADDING)]
-    first, *_ = form_batches(generator().lengths(conversations), BATCH_SIZES[-1])
+    first, *_ = form_batches(judge.lengths(conversations), BATCH_SIZES[-1])
     longest = [conversations[index] for index in first]
-    generator().generate(longest)  # what the model keeps from its first batch on is no batch's own
+    judge.generate(longest)  # what the model keeps from its first batch on is no batch's own
     records = []
     for size in BATCH_SIZES:
-        counted = count(generator().model, functools.partial(generator().generate, longest[:size]))
+        counted = count(judge.model, functools.partial(judge.generate, longest[:size]))
         records.append(record(PADDING, f"counted peak, batch {size}", counted.peak, "bytes", "lower"))
         records.append(record(PADDING, f"left behind by a batch of {size}", counted.left, "bytes", "lower"))
     return records
@@ -159,10 +160,14 @@ class Memory:
         return [record(PADDING, *figure) for figure in figures]
 
 
-def measure_memory() -> Memory:
+def measure_memory(judge: TorchGenerator) -> Memory:
     """Peaks for every batch size of the grid, at the longest prompt of the 1024 samples."""
-    model = generator().model
-    longest = max(generator().lengths([RUBRIC.messages(sample) for sample in samples_of(PADDING)]))
-    peaks = predict(model.config, BATCH_SIZES, longest, NEW_TOKENS, model.dtype)
-    measured = measure(model, BATCH_SIZES, longest, NEW_TOKENS) if torch.cuda.is_available() else []
+    model, lengths = judge.model, (longest_prompt(judge), judge.max_new_tokens)
+    peaks = predict(model.config, BATCH_SIZES, *lengths, model.dtype)
+    measured = measure(model, BATCH_SIZES, *lengths) if judge.device.type == "cuda" else []
     return Memory(peaks, fit(peaks), measured, predict(model.config, BATCH_SIZES, *LONG_REPLY, model.dtype))
+
+
+def longest_prompt(judge: TorchGenerator) -> int:
+    """In tokens, of the 1024 samples."""
+    return max(judge.lengths([RUBRIC.messages(sample) for sample in samples_of(PADDING)]))

@@ -26,7 +26,7 @@ def test_torch(run_benchmark, scenario: Scenario):
 
 
 def test_padding(once, results, self_mode):
-    by_length, at_random = once(self_mode.measure_padding)
+    by_length, at_random = once(lambda: self_mode.measure_padding(self_mode.generator()))
     line = f"{by_length:.1%} by length, {at_random:.1%} in random order"
     figure = self_mode.padding_record(by_length)
     results.note("padding, 1024 samples in batches of 8", [line], [figure])
@@ -45,7 +45,7 @@ def test_overhead(once, results, self_mode):
 
 
 def test_memory_per_batch_size(once, results, self_mode):
-    memory = once(self_mode.measure_memory)
+    memory = once(lambda: self_mode.measure_memory(self_mode.generator()))
     lines = [
         f"batch {peak.batch_size:2}: predicted {peak.total / 2**20:8.2f} MiB (weights {peak.weights / 2**20:.2f}, "
         f"KV cache {peak.kv_cache / 2**20:.2f}, activations {peak.activations / 2**20:.2f})"

@@ -56,6 +56,12 @@ class Curve:
     intercept: float
     slope: float
 
+    @classmethod
+    def through(cls, points: Sequence[tuple[int, float]]) -> Curve:
+        """The least-squares line through (batch size, bytes), of two sizes at least."""
+        slope, intercept = linear_regression(*zip(*points, strict=True))
+        return cls(intercept, slope)
+
 
 def predict(
     config: Any,
@@ -109,11 +115,10 @@ def predict(
 
 def fit(peaks: Sequence[Peak]) -> Curve:
     """The least-squares line through the peaks; through the weights, where there is one peak only."""
-    points = [(peak.batch_size, peak.total) for peak in peaks]
+    points: list[tuple[int, float]] = [(peak.batch_size, peak.total) for peak in peaks]
     if len({size for size, _ in points}) == 1:
         points.append((0, peaks[0].weights))
-    slope, intercept = linear_regression(*zip(*points, strict=True))
-    return Curve(intercept, slope)
+    return Curve.through(points)
 
 
 def recommend_batch_size(curve: Curve, free_bytes: float, reserve: float = RESERVE) -> int:

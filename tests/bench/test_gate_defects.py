@@ -107,9 +107,8 @@ def test_a_job_that_fails_ends_the_children_of_the_other(base, monkeypatch):
         children.at_once(waits, fails)
 
 
-def test_a_child_that_says_nothing_any_more_is_ended_and_that_is_told(base, monkeypatch):
-    monkeypatch.setattr(children, "PATIENCE", 0.5)
-    with children.started(base, "http.server", "0") as child:
+def test_a_child_that_says_nothing_any_more_is_ended_and_that_is_told(base):
+    with children.started(base, "http.server", "0", patience=0.5) as child:
         assert child.read() is None
         assert child.death() == "it said nothing for 0.5 s, and was ended"
 

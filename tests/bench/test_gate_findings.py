@@ -11,7 +11,7 @@ import pytest
 from bench.gate import instructions, paired
 from bench.gate.findings import EXIT_CODES, Figure, Finding, Measured, agreed, compare_exact, verdict
 from bench.gate.report import Report
-from bench.gate.statistics import Ratio, ratio_of
+from bench.gate.statistics import Ratio, ratio_of, ratio_of_rounds
 
 A_DIGEST = Figure("aa", "", "equal")
 
@@ -218,6 +218,24 @@ def test_a_revision_against_itself_raises_no_alarm():
 )
 def test_suspect_is_what_is_surely_slower_and_by_five_per_cent(ratio, is_suspect):
     assert ratio.is_suspect is is_suspect
+
+
+def test_rounds_that_are_no_pairs_are_compared_by_their_medians():
+    ratio = ratio_of_rounds([1.0, 1.1, 0.9, 1.0, 1.05], [2.0, 2.2, 1.8, 2.0, 2.1])
+    assert ratio.median == 2.0
+    assert 1.0 < ratio.low < 2.0 < ratio.high
+    assert ratio == ratio_of_rounds([1.0, 1.1, 0.9, 1.0, 1.05], [2.0, 2.2, 1.8, 2.0, 2.1])
+
+
+@pytest.mark.parametrize(("limit", "is_suspect"), [(1.05, True), (1.5, True), (3.0, False)])
+def test_a_limit_of_its_own_says_from_where_on_a_ratio_counts(limit, is_suspect):
+    assert ratio_of_rounds([1.0, 1.0, 1.0], [2.0, 2.0, 2.0], limit).is_suspect is is_suspect
+
+
+@pytest.mark.parametrize(("base", "head"), [([], [1.0]), ([1.0], []), ([0.0, 1.0], [1.0])])
+def test_no_ratio_without_rounds_or_over_nothing(base, head):
+    with pytest.raises(ValueError, match="no ratio"):
+        ratio_of_rounds(base, head)
 
 
 def test_a_suspect_that_is_not_confirmed_passes():

@@ -10,17 +10,18 @@ import socket
 
 import pytest
 
-from bench import prefix_cache, real, sweep
+from bench import prefix_cache, sweep
 from bench.agreement import LEGEND, Agreement, Measured
 from bench.metered import CapReached, Meter, MeteredTransport
-from bench.real import CHECK_REQUESTS, MODES, Budget, RealEndpoint, Size, plan
+from bench.real import CHECK_REQUESTS, Budget, RealEndpoint, Size, plan
 from bench.runner import Run
-from bench.scenarios import REGISTRY, SIZES
+from bench.scenarios import BACKEND_MODES, REGISTRY, SIZES
 from rewardcore import Endpoint, rubrics
 from rewardcore.testing import SimulatedServer
 from tests.bench.test_reporting import bench_session
 
 SMALL = Size(16, 1)
+MODES = BACKEND_MODES["real"]
 
 
 def connect(
@@ -33,7 +34,7 @@ def connect(
 @pytest.fixture
 def two_modes(monkeypatch) -> None:
     """Without the process mode, whose workers take seconds to start and say nothing more here."""
-    monkeypatch.setattr(real, "MODES", ("sync", "asyncio"))
+    monkeypatch.setitem(BACKEND_MODES, "real", ("sync", "asyncio"))
 
 
 def by_mode(endpoint: RealEndpoint, size: Size = SMALL) -> dict[str, Measured]:
@@ -47,6 +48,22 @@ def test_every_size_that_is_planned_has_its_baseline_and_all_fits_below_the_cap(
     assert [size.n for size in sizes] == list(SIZES[: len(sizes)])
     assert all("sync" in size.scenarios for size in sizes)
     assert all(1 <= size.rounds <= 3 for size in sizes)
+
+
+def test_a_server_of_the_night_is_asked_in_four_modes_and_at_the_sizes_that_were_chosen():
+    sizes = plan(Budget(1000, rounds=3, sizes=(16, 32), backend="vllm"))
+    assert [(size.n, size.rounds) for size in sizes] == [(16, 3), (32, 3)]
+    assert [scenario.id for scenario in sizes[0].scenarios.values()] == [
+        f"vllm/{mode}/16" for mode in ("sync", "process", "asyncio", "asyncio-httpx")
+    ]
+
+
+def test_the_agreement_of_each_round_is_told_as_it_ends(judge_server, two_modes):
+    told = []
+    with connect(judge_server, max_requests=200, rounds=2) as endpoint:
+        endpoint.measure(Size(16, 2), told.extend)
+    agreed = {record.metric: record.value for record in told if record.metric.startswith("scores equal")}
+    assert agreed == {"scores equal to sync's, round 1": 1.0, "scores equal to sync's, round 2": 1.0}
 
 
 def test_a_cap_below_the_smallest_comparison_names_the_least():

@@ -112,6 +112,7 @@ def test_a_curve_is_the_line_through_its_peaks() -> None:
     assert fit(peaks).intercept == pytest.approx(100)
     assert fit(peaks).slope == pytest.approx(7)
     assert fit(peaks[-1:]).slope == pytest.approx(7)
+    assert Curve.through([(1, 107.0), (8, 156.0)]) == Curve(pytest.approx(100), pytest.approx(7))
 
 
 @pytest.mark.parametrize(

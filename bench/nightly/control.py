@@ -1,0 +1,55 @@
+"""The machine by itself: which device and which model it is, and how fast, by work that has nothing of ours in it.
+
+Products of matrices on the device, and requests to a simulated server by the standard library: where either moves, it
+is the machine, and no other figure of the night is believed. Run before the parts and after them.
+"""
+
+from __future__ import annotations
+
+import time
+
+import torch
+
+from bench.gate.rounds_child import asking_plainly
+from bench.nightly.judges import CpuClock, directory_of, hear_records, identity
+from bench.nightly.parts import Hear, Order
+from bench.records import environment, record
+from bench.runner import loopback_stage
+from bench.scenarios import NIGHTLY_CONTROL, REGISTRY
+
+#: Of the matrices: large enough that a GPU has work.
+SIDE = {"cpu": 512, "cuda": 4096}
+
+
+def measure(order: Order, hear: Hear) -> None:
+    if order.device == "cuda" and not torch.cuda.is_available():
+        raise RuntimeError(
+            f"--device cuda, but torch {torch.__version__} sees no CUDA GPU: install a CUDA build of torch and check"
+            " the driver with nvidia-smi, or say --device cpu"
+        )
+    torch.set_num_threads(1)
+    device = {"kind": order.device, "name": environment()["gpu" if order.device == "cuda" else "cpu"]}
+    found = environment() | {"cuda": torch.version.cuda or "none"}
+    hear({"machine": {"device": device, "model": identity(directory_of(order)), "environment": found}})
+    _multiply(order.device)
+    for number in order.all_rounds:
+        seconds = _multiply(order.device)
+        hear_records(hear, [record(NIGHTLY_CONTROL, f"matrix products, round {number}", seconds, "s", "lower")])
+    scenario = REGISTRY["paired-control"]
+    with loopback_stage(scenario.profile, scenario.seed) as stage:
+        one_round = asking_plainly(scenario, stage)
+        one_round()
+        for number in order.all_rounds:
+            seconds = one_round()["makespan"]
+            hear_records(hear, [record(scenario, f"makespan, round {number}", seconds, "s", "lower")])
+
+
+def _multiply(device: str) -> float:
+    matrix = torch.ones(SIDE[device], SIDE[device], device=device)
+    now = CpuClock().now if device == "cpu" else time.perf_counter
+    started = now()
+    for _ in range(NIGHTLY_CONTROL.n):
+        matrix @ matrix
+    if device == "cuda":
+        torch.cuda.synchronize()
+    return now() - started
