@@ -34,7 +34,7 @@ COLUMNS = {
     "at once": "`max_concurrent`",
     "claim": "what the documents say that this project started from",
     "claimed": "their figure",
-    "here": "the same, measured here in virtual time",
+    "here": "the same, measured here: in virtual time, or counted",
     "ideal": "what a perfect scheduler would reach",
     "blocked": "virtual seconds that the caller waited for verdicts when its own work was done",
 }

@@ -45,7 +45,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _write(options: argparse.Namespace, found: sources.Sources) -> None:
-    from bench.report.making import make_page, make_picture  # brings altair
+    from bench.report.making import make_page  # brings altair
+    from bench.report.picture import make_picture
 
     newest = Newest(found.records, found.nights)
     endpoints = computed.Endpoints()

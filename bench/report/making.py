@@ -1,4 +1,4 @@
-"""Everything put together: the page, and a picture of its first plots for a document that cannot hold a page."""
+"""Everything put together: sources and what was computed in, the page out."""
 
 from __future__ import annotations
 
@@ -9,13 +9,9 @@ from bench.report import headline, sections
 from bench.report.computed import Endpoints
 from bench.report.newest import Newest
 from bench.report.page import Page, html
-from bench.report.palette import COLOURS, painted
-from bench.report.plots import look, speed_up
+from bench.report.plots import look
 from bench.report.sources import Sources
 from bench.report.table import short
-from bench.report.tables import speed_up as tables
-
-_WIDTH = 430
 
 
 def make_page(title: str, made: str, newest: Newest, sources: Sources, endpoints: Endpoints) -> str:
@@ -38,14 +34,3 @@ def make_page(title: str, made: str, newest: Newest, sources: Sources, endpoints
             vl_convert.javascript_bundle(),
         )
     )
-
-
-def make_picture(newest: Newest) -> bytes:
-    """A PNG: claims, and speed-ups by size in virtual time, side by side on white."""
-    plots = [
-        speed_up.claims(tables.claims(newest)),
-        speed_up.by_size(tables.by_size(newest, "respx"), tables.claimed_by_size(), is_labelled=True),
-    ]
-    sized = [{key: value for key, value in plot.items() if key != "autosize"} | {"width": _WIDTH} for plot in plots]
-    document = {"hconcat": sized, "spacing": 50, "config": {**look.CONFIG, "background": COLOURS["paper"].light}}
-    return bytes(vl_convert.svg_to_png(painted(vl_convert.vegalite_to_svg(document)), scale=2))

@@ -27,9 +27,9 @@ _NARROW = 5
 
 @dataclass(frozen=True)
 class Key:
-    """A line of a legend: a sign, the name of its colour, and what it stands for."""
+    """A line of a legend: one of `SIGNS`, the name of its colour, and what it stands for."""
 
-    sign: Literal["line", "dashed", "dot", "hollow", "area", "cross", "tick", "up", "down", "bar"]
+    sign: str
     colour: str
     label: str
 
@@ -209,22 +209,24 @@ def _is_number(value: Any) -> bool:
     return value is None or (isinstance(value, int | float) and not isinstance(value, bool))
 
 
-_SIGNS = {
+SIGNS = {
     "line": '<path d="M1 7H21" stroke="{0}" stroke-width="2.2"/>',
     "dashed": '<path d="M1 7H21" stroke="{0}" stroke-width="1.5" stroke-dasharray="4 3"/>',
-    "dot": '<circle cx="11" cy="7" r="5" fill="{0}"/>',
+    "circle": '<circle cx="11" cy="7" r="5" fill="{0}"/>',
+    "square": '<rect x="6.5" y="2.5" width="9" height="9" fill="{0}"/>',
+    "diamond": '<path d="M11 1L17 7L11 13L5 7Z" fill="{0}"/>',
     "hollow": '<circle cx="11" cy="7" r="4.5" fill="var(--paper)" stroke="{0}" stroke-width="1.6"/>',
     "area": '<rect x="1" y="2" width="20" height="10" fill="{0}" opacity="0.22"/>',
     "cross": '<path d="M7 3L15 11M15 3L7 11" stroke="{0}" stroke-width="2.2"/>',
     "tick": '<path d="M11 0V14" stroke="{0}" stroke-width="1.6"/>',
-    "up": '<path d="M11 2L16 12H6Z" fill="{0}"/>',
-    "down": '<path d="M11 12L16 2H6Z" fill="{0}"/>',
+    "triangle-up": '<path d="M11 2L16 12H6Z" fill="{0}"/>',
+    "triangle-down": '<path d="M11 12L16 2H6Z" fill="{0}"/>',
     "bar": '<rect x="1" y="2" width="20" height="10" fill="{0}"/>',
 }
 
 
 def _sign(key: Key) -> str:
-    drawn = _SIGNS[key.sign].format(palette.var(key.colour))
+    drawn = SIGNS[key.sign].format(palette.var(key.colour))
     return f'<svg width="22" height="14" viewBox="0 0 22 14" aria-hidden="true">{drawn}</svg>'
 
 

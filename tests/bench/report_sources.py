@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict, dataclass, replace
+from html.parser import HTMLParser
 from pathlib import Path
 
 from bench import client_cost, cold_start, main_thread, records
@@ -184,3 +185,29 @@ def a_record(scenario: str = "async-1024", metric: str = "makespan", value: floa
     direction: Direction = "lower"
     made = record(REGISTRY[scenario], metric, value, "virtual s", direction, exact=True)
     return replace(made, **{"commit": COMMIT, "time": TIME, "run": "one", "environment": {}, **fields})  # type: ignore[arg-type]
+
+
+class Elements(HTMLParser):
+    """Every element with its attributes, and the text of scripts."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.found: list[tuple[str, dict[str, str | None]]] = []
+        self.scripts: list[str] = []
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attributes: list[tuple[str, str | None]]) -> None:
+        self.found.append((tag, dict(attributes)))
+
+    def handle_data(self, data: str) -> None:
+        if self.cdata_elem == "script":
+            self.scripts.append(data)
+
+    @property
+    def references(self) -> list[str]:
+        """Whatever a browser would load, or a reader follow."""
+        names = ("src", "href", "srcset", "data", "poster", "action")
+        return [str(each[name]) for _, each in self.found for name in names if name in each]
+
+    def named(self, tag: str) -> list[dict[str, str | None]]:
+        return [attributes for name, attributes in self.found if name == tag]

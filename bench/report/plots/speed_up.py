@@ -83,11 +83,18 @@ def by_size(table: Table, claimed: Sequence[Row] = (), is_labelled: bool = False
     return look.finished(layers, "speed-up over sync (log scale)")
 
 
+def sizes_of(table: Table) -> dict[int, str]:
+    """number of samples → the shape of its marks."""
+    shapes = ("circle", "square", "diamond", "triangle-up")
+    return {n: shapes[SIZES.index(n)] for n in dict.fromkeys(row["n"] for row in table.rows)}
+
+
 def by_batch_size(table: Table) -> dict[str, Any]:
-    """A line for each number of samples, named where it ends."""
+    """A line for each number of samples, told apart by their marks."""
+    sizes = sizes_of(table)
     x = alt.X(
         "batch_size:Q",
-        scale=alt.Scale(type="log", base=2, domain=[0.9, BATCH_SIZES[-1] * 1.5], nice=False),
+        scale=alt.Scale(type="log", base=2, domain=[0.9, BATCH_SIZES[-1] * 1.1], nice=False),
         axis=alt.Axis(values=list(BATCH_SIZES), format="d"),
         title="batch size (log scale)",
     )
@@ -98,12 +105,10 @@ def by_batch_size(table: Table) -> dict[str, Any]:
         alt.Tooltip("speed_up:Q", title="speed-up, ×", format=".2f"),
         alt.Tooltip("calls:Q", title="calls of the model"),
     ]
+    shape = alt.Shape("n:N", scale=alt.Scale(domain=list(sizes), range=list(sizes.values())), legend=None)
     base = look.chart(table.rows).encode(x=x, y=y, detail="n:N")
-    largest = {row["n"]: row for row in sorted(table.rows, key=lambda row: row["batch_size"])}
-    ends = look.chart([{**row, "label": f"n = {row['n']:,}"} for row in largest.values()])
     layers = [
         base.mark_line(color=var("self")),
-        base.mark_point(filled=True, color=var("self")).encode(tooltip=tips),
-        ends.mark_text(align="left", dx=9).encode(x=x, y=y, text="label:N"),
+        base.mark_point(filled=True, size=80, color=var("self")).encode(shape=shape, tooltip=tips),
     ]
     return look.finished(layers, "speed-up over batch size 1")

@@ -38,8 +38,8 @@ def over_time(sources: Sources) -> Section:
                 [("Change points", moved), ("Series that changed, and the others together", history.listed(table))],
                 [
                     Key("line", "asyncio", "a series that changed"),
-                    Key("up", "bad", "became worse"),
-                    Key("down", "good", "became better"),
+                    Key("triangle-up", "bad", "became worse"),
+                    Key("triangle-down", "good", "became better"),
                     Key("line", "sync", "series that did not"),
                 ],
                 layout="wide",
@@ -69,7 +69,7 @@ def over_time(sources: Sources) -> Section:
                 f"What a batch took at its fullest moment, and what was predicted: {nights[-1].setting}.",
                 [Panel(history_plots.peaks_by_night(peaks))],
                 [("Memory by night", peaks)],
-                [*(Key("dot", name, kind) for kind, name in kinds.items()), DIRTY],
+                [*(Key("circle", name, kind) for kind, name in kinds.items()), DIRTY],
             )
         )
     if not nights:

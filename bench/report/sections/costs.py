@@ -30,7 +30,7 @@ def memory_by_batch_size(newest: Newest) -> Section:
         [Panel(memory_plots.by_batch_size(table))],
         [("Memory by batch size", memory.side_by_side(table))],
         [
-            Key("hollow" if kind in predicted else "dot", name, kind)
+            Key("hollow" if kind in predicted else "circle", name, kind)
             for kind, name in memory_plots.kinds_of(table).items()
         ],
         provenance(table.records),
@@ -44,7 +44,7 @@ def memory_by_batch_size(newest: Newest) -> Section:
 def peers_beside(newest: Newest) -> Section:
     figures: list[Figure] = []
     cpu, start = peers.cpu(newest), peers.start(newest)
-    ours = [Key("dot", "asyncio", "rewardcore"), Key("dot", "sync", "other clients")]
+    ours = [Key("circle", "asyncio", "rewardcore"), Key("circle", "sync", "other clients")]
     if cpu:
         figures.append(
             Figure(

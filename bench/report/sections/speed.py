@@ -11,6 +11,7 @@ from bench.report import commands
 from bench.report.computed import KNEE, Endpoints
 from bench.report.newest import Newest
 from bench.report.page import Figure, Key, Panel, Section
+from bench.report.palette import SHAPES
 from bench.report.plots import concurrency as concurrency_plots
 from bench.report.plots import gpu_wait as gpu_wait_plots
 from bench.report.plots import speed_up as speed_up_plots
@@ -32,7 +33,7 @@ _PLAYED = f"{BATCHES} batches of {SIZE:,} samples"
 
 def modes(table: Table) -> Iterable[Key]:
     present = {row["mode"] for row in table.rows}
-    return [Key("dot", mode, _NAMES.get(mode, mode)) for mode in MODES if mode in present]
+    return [Key(SHAPES[mode], mode, _NAMES.get(mode, mode)) for mode in MODES if mode in present]
 
 
 def speed_up(newest: Newest) -> Section:
@@ -47,7 +48,7 @@ def speed_up(newest: Newest) -> Section:
                 " Seconds are virtual: the real code on a clock that jumps, exact on any machine.",
                 [Panel(speed_up_plots.claims(claims))],
                 [("Claims", claims)],
-                [Key("dot", "asyncio", "here"), CLAIMED, Key("tick", "ink", "ideal")],
+                [Key("circle", "asyncio", "here"), CLAIMED, Key("tick", "ink", "ideal")],
                 provenance(claims.records),
             )
         )
@@ -100,7 +101,7 @@ def speed_up(newest: Newest) -> Section:
                 "A local model judges in batches: time at batch size 1 over time at each batch size, on a real clock.",
                 [Panel(speed_up_plots.by_batch_size(batches))],
                 [("Speed-up by batch size", batches)],
-                [Key("line", "self", "self, a line for each number of samples")],
+                [Key(shape, "self", f"{n:,} samples") for n, shape in speed_up_plots.sizes_of(batches).items()],
                 provenance(batches.records),
             )
         )
@@ -127,7 +128,7 @@ def concurrency(newest: Newest, endpoints: Endpoints) -> Section:
                 ],
                 tables,
                 [
-                    Key("dot", "asyncio", "a fixed limit"),
+                    Key("circle", "asyncio", "a fixed limit"),
                     Key("line", "asyncio-child", "auto"),
                     Key("dashed", "ink", "knee"),
                 ],
@@ -172,7 +173,7 @@ def concurrency(newest: Newest, endpoints: Endpoints) -> Section:
                 f" {100 * profiles.OF_THE_BEST:.0f} %, and in the first batch for {100 * profiles.OF_ITS_FIRST:.0f} %.",
                 [Panel(concurrency_plots.of_the_best(best))],
                 [("auto beside the best fixed limit", best)],
-                [Key("dot", "asyncio", "all batches"), Key("hollow", "ink", "the first batch, from a cold start")],
+                [Key("circle", "asyncio", "all batches"), Key("hollow", "ink", "the first batch, from a cold start")],
                 provenance(best.records),
                 layout="beside",
                 is_open=True,
