@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from html import escape
 from importlib import resources
 from typing import Any, Literal
@@ -145,7 +145,7 @@ def _section(section: Section) -> Iterator[str]:
         yield f'<p class="verdict {escape(section.verdict)}">{escape(section.verdict)}</p>'
     if section.figures:
         yield '<div class="figures">'
-        for figure in section.figures:
+        for figure in laid_out(section.figures):
             yield from _figure(figure)
         yield "</div>"
     for title, table in section.tables:
@@ -155,6 +155,18 @@ def _section(section: Section) -> Iterator[str]:
     for sentence, command in section.missing:
         yield f'<p class="missing">{escape(sentence)} <code>{escape(command)}</code></p>'
     yield "</section>"
+
+
+def laid_out(figures: Sequence[Figure]) -> Iterator[Figure]:
+    """A half that would stand alone in its row takes all of it."""
+    alone: Figure | None = None
+    for figure in (*figures, None):
+        is_half = figure is not None and figure.layout == "half"
+        if alone is not None:
+            yield alone if is_half else replace(alone, layout="wide")
+        if figure is not None and (not is_half or alone is not None):
+            yield figure
+        alone = figure if is_half and alone is None else None
 
 
 def _figure(figure: Figure) -> Iterator[str]:

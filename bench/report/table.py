@@ -24,15 +24,14 @@ class Table:
 
 
 def provenance(records: Sequence[Record]) -> str:
-    """Of which commit, and when; where there are several, the oldest and the newest."""
-    stated = sorted({(each.time[:10], each.commit) for each in records if each.time})
+    """Of which commit, and when; where there are several, how many, and the newest."""
+    stated = sorted((each.time, each.commit) for each in records if each.time)
     if not stated:
         return ""
-    (first, _), (last, commit) = stated[0], stated[-1]
-    commits = len({commit for _, commit in stated})
-    if commits == 1:
-        return f"commit {short(commit)}, {first if first == last else f'{first} to {last}'}"
-    return f"{commits} commits, {first} to {last}; the newest is {short(commit)}"
+    first, last = stated[0][0][:10], stated[-1][0][:10]
+    days = first if first == last else f"{first} to {last}"
+    commits, newest = len({commit for _, commit in stated}), short(stated[-1][1])
+    return f"commit {newest}, {days}" if commits == 1 else f"{commits} commits, {days}; the newest is {newest}"
 
 
 def short(commit: str) -> str:

@@ -19,7 +19,7 @@ from bench.records import record
 from bench.report import __main__ as command
 from bench.report import computed, headline, palette
 from bench.report.newest import SPEED_UP, Newest
-from bench.report.page import Card, Figure, Key, Page, Panel, Section, html
+from bench.report.page import Card, Figure, Key, Page, Panel, Section, html, laid_out
 from bench.report.sources import BrokenSource, History, read, read_gate, read_history, read_nights, read_records
 from bench.report.table import Table, provenance, short, told
 from bench.report.tables import concurrency, gpu_wait, history, memory, peers, speed_up
@@ -382,6 +382,24 @@ def test_a_figure_has_a_heading_a_caption_a_named_plot_and_a_table():
     for tag in ("h1", "nav", "main", "figure", "figcaption", "details", "footer"):
         assert len(elements.named(tag)) == 1, tag
     assert len(elements.named("table")) == 2
+
+
+@pytest.mark.parametrize(
+    ("layouts", "shown"),
+    [
+        ("half half", "half half"),
+        ("half half half", "half half wide"),
+        ("half wide half half", "wide wide half half"),
+        ("half half beside half", "half half beside wide"),
+        ("wide", "wide"),
+        ("", ""),
+    ],
+)
+def test_a_figure_that_would_stand_alone_in_its_row_takes_all_of_it(layouts, shown):
+    figures = [Figure(str(place), "", "", [], [], layout=layout) for place, layout in enumerate(layouts.split())]
+    found = list(laid_out(figures))
+    assert [figure.layout for figure in found] == shown.split()
+    assert [figure.id for figure in found] == [figure.id for figure in figures]
 
 
 @pytest.mark.parametrize("scheme", [0, 1], ids=["light", "dark"])

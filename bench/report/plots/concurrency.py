@@ -13,6 +13,7 @@ from bench.report.plots import look
 from bench.report.table import Row, Table
 
 _HEIGHT = 210
+_CROSS = "M-0.7,-0.7L0.7,0.7M0.7,-0.7L-0.7,0.7"
 
 
 def sweep(table: Table, knee: int) -> dict[str, Any]:
@@ -81,7 +82,9 @@ def watched(table: Table, refused: Sequence[Row], ends: Sequence[Row]) -> dict[s
     if any(row["borne"] is not None for row in table.rows):
         layers.append(look.dashed_line(base).encode(y="borne:Q"))
     if refused:
-        crosses = look.chart(refused).mark_point(shape="cross", angle=45, size=36, filled=True, color=var("bad"))
+        crosses = look.chart(refused).mark_point(
+            shape=_CROSS, size=40, filled=False, stroke=var("bad"), strokeWidth=1.6
+        )
         told = [alt.Tooltip("time:Q", title="virtual s", format=".1f"), alt.Tooltip("refused:Q", title="refused")]
         layers.append(crosses.encode(x=x, y=y, tooltip=told))
     layers.append(base.mark_point(opacity=0, size=120).encode(y=y, tooltip=tips))
