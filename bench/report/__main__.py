@@ -81,9 +81,10 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--records",
         type=Path,
-        action="append",
+        nargs="+",
+        action="extend",
         metavar="FILE",
-        help=f"of the benchmarks; may be given often (default: {sources.shown(sources.RECORDS)})",
+        help=f"of the benchmarks ({sources.shown(sources.RECORDS)})",
     )
     add = parser.add_argument
     add("--asv", type=Path, default=sources.ASV, metavar="DIR", help=f"asv's results ({sources.shown(sources.ASV)})")

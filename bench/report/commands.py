@@ -11,7 +11,7 @@ REAL = "tox -e bench -- -k real_endpoint --base-url URL --model NAME"
 SELF = "tox -e bench-self"
 HISTORY = "tox -e asv -- run HEAD~3..HEAD"
 NIGHT = "python -m bench.nightly --device cuda"
-GATE = "tox -e gate -- --base main --json gate.json"
+GATE = "tox -e gate -- --base main --json .bench/gate.json"
 REPORT = "tox -e report"
 
 ABOUT = {

@@ -15,8 +15,9 @@ from bench.profiles import report as profiles
 from bench.profiles.drive import SIZE, Moment, Played, new_pace, play
 from bench.profiles.endpoints import PROFILES as ENDPOINTS
 from bench.profiles.endpoints import Profile
-from bench.records import Record
+from bench.records import Record, commit
 from bench.report.newest import SPEED_UP, Newest
+from bench.report.table import short
 from bench.runner import run, stage_for
 from bench.scenarios import CLAIMED_WAITS, CLAIMS, GRID, PROFILES, REGISTRY, STEPS
 from bench.summary import Results
@@ -49,6 +50,10 @@ class Sweep:
 class Endpoints:
     sweeps: tuple[Sweep, ...] = ()
     watched: tuple[tuple[Profile, Played], ...] = ()
+
+    @property
+    def provenance(self) -> str:
+        return f"computed for this page, commit {short(commit())}"
 
 
 def pace_of(played: Played) -> float:

@@ -52,6 +52,11 @@ SHAPES = {
 _VARIABLE = re.compile(r"var\(--([a-z-]+)\)")
 
 
+def known(mode: str) -> str:
+    """The mode whose colour and shape it has: a record may be of one that is newer than this page."""
+    return mode if mode in MODES else "sync"
+
+
 def var(name: str) -> str:
     """As a plot and a style sheet name it."""
     if name not in COLOURS:

@@ -23,12 +23,21 @@ from bench.records import Record
 RECORDS = records.DIRECTORY / "records.jsonl"
 ASV = history.RESULTS
 NIGHTS = ROOT / "nightly" / "history"
-GATE = ROOT / "gate.json"
+GATE = records.DIRECTORY / "gate.json"
 
 Points = list[tuple[str, float]]
-_FIELDS = {each.name: each for each in dataclasses.fields(Record)}
-#: What a record must say; all else has a default, or may come to be.
+#: What a record must say; of all else there is a default.
 _NEEDED = ("scenario", "mode", "n", "backend", "metric", "value", "unit")
+_DEFAULTS = {"version": 1, "direction": "lower", "time": "", "run": "", "commit": "unknown", "environment": {}}
+#: By what Record calls it: what JSON makes of it, and what to call that.
+_KINDS: dict[str, tuple[tuple[type, ...], str]] = {
+    "str": ((str,), "a text"),
+    "int": ((int,), "a whole number"),
+    "bool": ((bool,), "true or false"),
+    "float | str": ((int, float, str), "a number or a text"),
+    "dict[str, str]": ((dict,), "an object"),
+}
+_FIELDS = {each.name: _KINDS.get(str(each.type), ((str,), "a text")) for each in dataclasses.fields(Record)}
 _OUTCOMES = ("pass", "fail", "inconclusive")
 
 
@@ -91,8 +100,10 @@ def read_records(file: Path, told: list[str]) -> list[Record]:
         told.append(f"{shown(file)} is not there: no records")
         return []
     found, unfinished = [], 0
-    for number, line in enumerate(_text(file).splitlines(), 1):
+    for number, line in enumerate(_text(file).split("\n"), 1):
         where = f"{file}:{number}"
+        if not line.strip():
+            continue
         try:
             document = json.loads(line)
         except ValueError as error:
@@ -114,16 +125,14 @@ def record_of(document: Any, where: str) -> Record:
     missing = [name for name in _NEEDED if name not in document]
     if missing:
         raise BrokenSource(where, f"is no record: it has no {', '.join(missing)}")
-    value, n = document["value"], document["n"]
-    if isinstance(value, bool) or not isinstance(value, int | float | str):
-        raise BrokenSource(where, f"the value is {value!r}, neither a number nor a text")
-    if isinstance(value, float) and not math.isfinite(value):
-        raise BrokenSource(where, f"the value is {value}, which is no measurement")
-    if isinstance(n, bool) or not isinstance(n, int):
-        raise BrokenSource(where, f"n is {n!r}, not a whole number")
-    defaults = {"version": 1, "direction": "lower", "time": "", "run": "", "commit": "unknown", "environment": {}}
     known = {name: each for name, each in document.items() if name in _FIELDS}
-    return Record(**{**defaults, **known})
+    for name, each in known.items():
+        kinds, called = _FIELDS[name]
+        if not isinstance(each, kinds) or (isinstance(each, bool) and bool not in kinds):
+            raise BrokenSource(where, f"{name} is {each!r}, not {called}")
+    if isinstance(known["value"], float) and not math.isfinite(known["value"]):
+        raise BrokenSource(where, f"value is {known['value']}, which is no measurement")
+    return Record(**{**_DEFAULTS, **known})
 
 
 def read_nights(directory: Path, told: list[str]) -> list[Night]:
@@ -172,11 +181,14 @@ def read_history(directory: Path, told: list[str]) -> History:
         if missing:
             raise BrokenSource(file, f"is no result of asv: it has no {', '.join(missing)}")
         dates[document["commit_hash"]] = document["date"]
+    try:
+        everything = history.read(directory)
+    except (TypeError, ValueError, AttributeError) as error:
+        raise BrokenSource(directory, f"holds what asv does not write: {error}") from None
     series = {
-        name: points
-        for name, everything in history.read(directory).items()
-        if (points := [(commit, value) for commit, value in everything if math.isfinite(value)])
+        name: [(commit, value) for commit, value in each if math.isfinite(value)] for name, each in everything.items()
     }
+    series = {name: points for name, points in series.items() if points}
     told.append(f"{shown(directory)}: {len(series)} series over {_count(len(dates), 'commit')}")
     return History(series, tuple(sorted(dates, key=dates.__getitem__)))
 
@@ -188,11 +200,16 @@ def read_gate(file: Path, told: list[str]) -> Gate | None:
     document = _json(file)
     if not isinstance(document, dict) or document.get("verdict") not in _OUTCOMES:
         raise BrokenSource(file, "is no verdict of the gate: make it with python -m bench.gate --json FILE")
-    findings = document.get("findings", [])
+    findings = document.get("findings")
+    if not isinstance(findings, list):
+        raise BrokenSource(file, "is no verdict of the gate: it has no list of findings")
     for number, finding in enumerate(findings, 1):
-        missing = [name for name in ("tier", "scenario", "metric", "outcome") if name not in finding]
+        needed = ("tier", "scenario", "version", "metric", "outcome")
+        missing = [name for name in needed if not isinstance(finding, dict) or name not in finding]
         if missing:
             raise BrokenSource(f"{file}: finding {number}", f"has no {', '.join(missing)}")
+        if finding["outcome"] not in _OUTCOMES:
+            raise BrokenSource(f"{file}: finding {number}", f"ends {finding['outcome']!r}, not {', '.join(_OUTCOMES)}")
     told.append(f"{shown(file)}: {_count(len(findings), 'finding')}, {document['verdict']}")
     labels = (str(document.get("base", "unknown")), str(document.get("head", "unknown")))
     tiers, advice = (tuple(map(str, document.get(name, []))) for name in ("tiers", "advice"))

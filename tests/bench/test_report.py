@@ -36,6 +36,7 @@ from tests.bench.report_sources import (
     write_night,
 )
 
+HISTORY = json.dumps({"commit_hash": COMMIT, "date": 1, "result_columns": ["result"], "results": 5})
 OLD, NEW = "2026-01-01T00:00:00Z", "2026-02-02T00:00:00Z"
 
 
@@ -79,9 +80,12 @@ def test_a_source_that_is_not_there_is_empty_and_no_error(tmp_path):
         ('{"scenario": }', "is no JSON"),
         ("[1]", "not a JSON object"),
         ('{"scenario": "a", "mode": "sync"}', "it has no n, backend, metric, value, unit"),
-        (json.dumps({**asdict(a_record()), "value": None}), "the value is None, neither a number nor a text"),
-        (json.dumps({**asdict(a_record()), "value": float("nan")}), "the value is nan, which is no measurement"),
+        (json.dumps({**asdict(a_record()), "value": None}), "value is None, not a number or a text"),
+        (json.dumps({**asdict(a_record()), "value": float("nan")}), "value is nan, which is no measurement"),
         (json.dumps({**asdict(a_record()), "n": "many"}), "n is 'many', not a whole number"),
+        (json.dumps({**asdict(a_record()), "version": True}), "version is True, not a whole number"),
+        (json.dumps({**asdict(a_record()), "scenario": 5}), "scenario is 5, not a text"),
+        (json.dumps({**asdict(a_record()), "environment": "none"}), "environment is 'none', not an object"),
     ],
 )
 def test_a_broken_record_is_an_error_that_names_file_and_line(tmp_path, line, complaint):
@@ -109,7 +113,9 @@ def test_a_line_that_a_killed_writer_left_is_passed_over_and_told(tmp_path):
         (read_nights, "night.json", '{"records": [{"metric": "a"}]}', "night.json: record 1: is no record"),
         (read_history, "machine/a.json", '{"results": {}}', "a.json: is no result of asv: it has no commit_hash"),
         (read_history, "machine/a.json", "{", "a.json:1: is no JSON"),
+        (read_history, "machine/a.json", HISTORY, "holds what asv does not write"),
         (read_gate, "gate.json", '{"verdict": "good"}', "gate.json: is no verdict of the gate"),
+        (read_gate, "gate.json", '{"verdict": "pass"}', "gate.json: is no verdict of the gate: it has no list"),
         (read_gate, "gate.json", '{"verdict": "pass", "findings": [{}]}', "gate.json: finding 1: has no tier"),
         (read_gate, "gate.json", b"\xff\xfe", "gate.json:1: is no text in UTF-8"),
     ],
@@ -162,6 +168,14 @@ def test_two_endpoints_of_a_user_are_two_and_a_server_of_the_nights_is_one_whate
     mine = [a_record("real/asyncio/16", SPEED_UP, 5.0, base_url=url, model="judge") for url in ("a", "b")]
     tables = speed_up.at_endpoints(Newest(mine, read_nights(tmp_path, [])))
     assert list(tables) == ["judge at a", "judge at b", "a server of the nights (vllm)"]
+
+
+def test_a_mode_that_is_newer_than_the_page_is_shown_all_the_same():
+    rows = [a_record("real/asyncio/16", SPEED_UP, 5.0, mode=mode, model="judge") for mode in ("ray", "asyncio")]
+    tables = [speed_up.at_endpoints(Newest([row])) for row in rows]
+    assert [table["judge at "].rows[0]["mode"] for table in tables] == ["ray", "asyncio"]
+    assert (palette.known("ray"), palette.known("asyncio")) == ("sync", "asyncio")
+    assert speed_up.rank("asyncio") < speed_up.rank("ray")
 
 
 def test_a_text_is_no_value():

@@ -10,7 +10,7 @@ from typing import Any
 
 import altair as alt
 
-from bench.report.palette import MODES, SHAPES, var
+from bench.report.palette import MODES, SHAPES, known, var
 from bench.report.table import Row
 
 FONT = "system-ui, -apple-system, 'Segoe UI', Roboto, 'DejaVu Sans', sans-serif"
@@ -60,12 +60,14 @@ def finished(layers: Sequence[alt.Chart], title: str = "", height: int = HEIGHT)
 
 
 def colour(modes: Sequence[str] = MODES) -> alt.Color:
-    scale = alt.Scale(domain=list(modes), range=[var(mode) for mode in modes])
+    scale = alt.Scale(domain=list(modes), range=[var(known(mode)) for mode in modes])
     return alt.Color("mode:N", scale=scale, legend=None)
 
 
 def shape(modes: Sequence[str] = MODES) -> alt.Shape:
-    return alt.Shape("mode:N", scale=alt.Scale(domain=list(modes), range=[SHAPES[m] for m in modes]), legend=None)
+    return alt.Shape(
+        "mode:N", scale=alt.Scale(domain=list(modes), range=[SHAPES[known(m)] for m in modes]), legend=None
+    )
 
 
 def hollow(base: alt.Chart) -> alt.Chart:

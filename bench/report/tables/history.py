@@ -28,7 +28,7 @@ def over_commits(history: History, steps: Sequence[Step]) -> Table:
     """
     order = {commit: place for place, commit in enumerate(history.commits)}
     changed = {step.series for step in steps}
-    lines: dict[tuple[object, ...], list[str]] = {}
+    lines: dict[tuple[str, tuple[tuple[str, float], ...]], list[str]] = {}
     for name, points in history.series.items():
         base = points[0][1]
         if base or not any(value for _, value in points):

@@ -76,7 +76,7 @@ def at_endpoints(newest: Newest) -> dict[str, Table]:
             columns,
             [
                 {"mode": each.mode, "n": each.n, "speed_up": each.value, "ideal": None, "commit": short(each.commit)}
-                for each in sorted(used, key=lambda each: (_rank(each.mode), each.n))
+                for each in sorted(used, key=lambda each: (rank(each.mode), each.n))
             ],
             used,
         )
@@ -102,6 +102,11 @@ def by_batch_size(newest: Newest) -> Table:
     return Table({**columns, "commit": "commit"}, rows, used)
 
 
+def rank(mode: str) -> int:
+    """Modes stand in the registry's order, unknown ones last."""
+    return list(MODES).index(mode) if mode in MODES else len(MODES)
+
+
 def claimed_by_size() -> list[Row]:
     """Claims that are speed-ups over sync without a cache: they have a place in the plot by size."""
     return [
@@ -109,10 +114,6 @@ def claimed_by_size() -> list[Row]:
         for claim in CLAIMS
         if _is_speed_up(claim)
     ]
-
-
-def _rank(mode: str) -> int:
-    return list(MODES).index(mode) if mode in MODES else len(MODES)
 
 
 def _is_speed_up(claim: Claim) -> bool:
