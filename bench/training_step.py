@@ -13,6 +13,7 @@ import random
 from dataclasses import dataclass
 
 from bench.handover import Outcome, tallied
+from bench.records import Record, record
 from bench.runner import Run, Stage, check_equal_work, open_scenario, run, stage_for
 from bench.scenarios import GENERATION, GENERATION_SPREAD, STEPS, Scenario, samples_of
 from bench.virtual import VirtualClock
@@ -79,6 +80,10 @@ def _run_loop(scenario: Scenario, stage: Stage) -> Run:
         seconds = round(clock.now() - started, 9)
         outcome = Outcome(seconds, round(seconds - max(times), 9), tallied(verdicts))
         return Run.of(scenario, stage, outcome, Stats(), judge.stats)
+
+
+def records_of(runs: dict[str, Run]) -> list[Record]:
+    return [record(run.scenario, "GPU wait", run.waited, "virtual s", "lower", exact=True) for run in runs.values()]
 
 
 def lines_of(runs: dict[str, Run]) -> list[str]:

@@ -6,13 +6,22 @@ import json
 from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from bench.harness import ROOT
 
 RESULTS = ROOT / ".asv" / "results"
 #: A step that is smaller is not worth a word.
 WORTH = 0.02
+
+
+class Step(NamedTuple):
+    """Where a series changed: from this commit on it is another value."""
+
+    series: str
+    commit: str
+    before: float
+    after: float
 
 
 def advise(results: Path = RESULTS) -> list[str]:
@@ -44,8 +53,13 @@ def read(results: Path) -> dict[str, list[tuple[str, float]]]:
     return series
 
 
+def steps(name: str, points: Sequence[tuple[str, float]], detect_steps: Callable[..., Any]) -> Iterator[Step]:
+    for (_, _, before, *_), (begin, _, after, *_) in pairwise(detect_steps([value for _, value in points])):
+        if abs(after - before) > abs(before) * WORTH:
+            yield Step(name, points[begin][0], before, after)
+
+
 def steps_up(name: str, points: Sequence[tuple[str, float]], detect_steps: Callable[..., Any]) -> Iterator[str]:
-    steps = detect_steps([value for _, value in points])
-    for (_, _, before, *_), (begin, _, after, *_) in pairwise(steps):
-        if after > before * (1 + WORTH):
-            yield f"{name} stepped up from {before:g} to {after:g} at {points[begin][0][:10]}"
+    for step in steps(name, points, detect_steps):
+        if step.after > step.before:
+            yield f"{name} stepped up from {step.before:g} to {step.after:g} at {step.commit[:10]}"

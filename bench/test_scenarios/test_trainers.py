@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from bench import training_step
-from bench.records import record
 
 
 def test_gpu_wait_in_a_training_step(once, results):
     runs = once(training_step.measure)
-    figures = [record(run.scenario, "GPU wait", run.waited, "virtual s", "lower", exact=True) for run in runs.values()]
     title = (
         "GPU wait in a step of training: 256 × 2 s at 60 at once, log-probabilities 6 s, values 4 s, virtual seconds"
     )
-    results.note(title, training_step.lines_of(runs), figures)
+    results.note(title, training_step.lines_of(runs), training_step.records_of(runs))

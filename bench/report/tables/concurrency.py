@@ -1,0 +1,88 @@
+"""How many at once: sweeps with their knees, what "auto" finds as time goes on, and how near it comes everywhere."""
+
+from __future__ import annotations
+
+import math
+from itertools import accumulate, pairwise
+
+from bench.profiles.drive import Played
+from bench.profiles.endpoints import PROFILES, Profile
+from bench.records import Record
+from bench.report.computed import Sweep, pace_of, thinned
+from bench.report.newest import Newest
+from bench.report.table import Row, Table
+
+
+def sweep(found: Sweep) -> Table:
+    columns = {"at_once": "at once", "pace": "samples a second", "refused": "refused, % of requests"}
+    settings = [*found.fixed.items(), ("auto", found.auto)]
+    rows = [
+        {"at_once": setting, "pace": pace_of(played), "refused": 100 * played.refused_share}
+        for setting, played in settings
+    ]
+    return Table(columns, rows)
+
+
+def watched(profile: Profile, played: Played) -> Table:
+    """What is in flight, what is allowed (a number, or a rate times the latency), and what the endpoint bears then."""
+    endpoint = profile.open()
+    rows: list[Row] = []
+    for moment in thinned(played):
+        is_rate = moment.rate < math.inf
+        rows.append(
+            {
+                "time": round(moment.time, 3),
+                "in_flight": moment.in_flight,
+                "allowed": round(moment.rate * moment.latency, 2) if is_rate else moment.window,
+                "by": "a rate" if is_rate else "a number",
+                "borne": endpoint.bears(moment.time),
+            }
+        )
+    columns = {"time": "virtual s", "in_flight": "in flight", "allowed": "allowed", "by": "by", "borne": "borne"}
+    return Table(columns, rows)
+
+
+def sparse(table: Table, most: int = 25) -> Table:
+    """For a reader: so many of its rows, evenly, and the last one."""
+    every = -(-len(table.rows) // most)
+    rows = table.rows[::every]
+    return Table(table.columns, rows if rows[-1] is table.rows[-1] else [*rows, table.rows[-1]], table.records)
+
+
+def refusals(played: Played) -> list[Row]:
+    """Where something was refused, once for all of an instant."""
+    return [
+        {"time": round(after.time, 3), "in_flight": after.in_flight, "refused": after.refused - before.refused}
+        for before, after in pairwise(played.moments)
+        if after.refused > before.refused
+    ]
+
+
+def ends(played: Played) -> list[Row]:
+    """When each batch was judged."""
+    return [{"time": round(time, 3)} for time in accumulate(played.makespans)]
+
+
+def of_the_best(newest: Newest) -> Table:
+    """Every endpoint that was played: auto over the best fixed setting."""
+    rows: list[Row] = []
+    used: list[Record] = []
+    for profile in PROFILES.values():
+        id = f"profile-{profile.name}"
+        found = newest.get(id, "of the best fixed setting")
+        if found is None:
+            continue
+        used.append(found)
+        first, refused = newest.value(id, "of its first batch"), newest.value(id, "refused")
+        rows.append(
+            {
+                "endpoint": profile.about,
+                "name": profile.name,
+                "best": profile.best,
+                "share": 100 * float(found.value),
+                "first": None if first is None else 100 * first,
+                "refused": None if refused is None else 100 * refused,
+            }
+        )
+    columns = {"name": "profile", "best": "best fixed", "share": "auto, %", "first": "first batch, %"}
+    return Table({**columns, "refused": "refused, %"}, rows, used)
