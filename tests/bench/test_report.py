@@ -420,7 +420,7 @@ def test_a_figure_that_would_stand_alone_in_its_row_takes_all_of_it(layouts, sho
 def test_every_colour_stands_out_from_its_background(scheme):
     for background in ("paper", "panel"):
         behind = palette.COLOURS[background][scheme]
-        for name in (*palette.MODES, *palette.TEXT):
+        for name in (*palette.MODES, *palette.TEXT, "rate"):
             least = 4.5 if name in palette.TEXT and background == "paper" else 3.0
             assert palette.contrast(palette.COLOURS[name][scheme], behind) >= least, (name, background)
 

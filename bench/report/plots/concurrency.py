@@ -39,7 +39,7 @@ def sweep(table: Table, knee: int) -> dict[str, Any]:
     return look.finished(
         [
             at_knee.mark_rule(strokeDash=look.DASHES, strokeWidth=look.THIN, color=var("ink")),
-            across.mark_rule(strokeWidth=2, color=var("asyncio-child")).encode(tooltip=tips[1:]),
+            across.mark_rule(strokeWidth=1.6, color=var("ink")).encode(tooltip=tips[1:]),
             base.mark_line(color=var("asyncio")),
             base.mark_point(filled=True, color=var("asyncio")).encode(tooltip=tips),
             across.mark_text(align="left", baseline="bottom", dx=4, dy=-5).encode(x=alt.value(0), text="label:N"),

@@ -28,7 +28,8 @@ def waits(table: Table, name: str) -> dict[str, Any]:
     if "claimed" in table.columns:
         tips.append(alt.Tooltip("claimed:Q", title="claimed, s"))
         layers.append(look.hollow(base).encode(x="claimed:Q", tooltip=tips))
-    layers.append(base.mark_point(filled=True, size=75).encode(x=x, color=look.colour(), tooltip=tips))
+    mark = base.mark_point(filled=True, size=80)
+    layers.append(mark.encode(x=x, color=look.colour(), shape=look.shape(), tooltip=tips))
     return look.listed(name, {row[name]: f"{row['seconds']:,.1f} s" for row in table.rows}, layers)
 
 

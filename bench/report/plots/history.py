@@ -44,9 +44,9 @@ def over_commits(table: Table, moved: Table) -> dict[str, Any]:
     )
     told = [alt.Tooltip("series:N"), alt.Tooltip("commit:N"), alt.Tooltip("change:N")]
     layers = [
-        still.mark_line(strokeWidth=1, color=var("sync"), interpolate="step-after"),
-        lively.mark_line(strokeWidth=1.8, color=var("asyncio"), interpolate="step-after"),
-        lively.mark_point(filled=True, size=30, color=var("asyncio")).encode(tooltip=tips),
+        still.mark_line(strokeWidth=1, color=var("quiet"), interpolate="step-after"),
+        lively.mark_line(strokeWidth=1.8, color=var("ink"), interpolate="step-after"),
+        lively.mark_point(filled=True, size=30, color=var("ink")).encode(tooltip=tips),
         look.chart(marks)
         .mark_point(filled=True, size=140)
         .encode(x=x, y=y, color=worse, shape=direction, tooltip=told),

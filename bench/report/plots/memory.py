@@ -11,8 +11,8 @@ from bench.report.plots import look
 from bench.report.table import Table
 from bench.scenarios import BATCH_SIZES
 
-#: In the order of the table's kinds: the self mode's own first.
-COLOURS = ("self", "process", "asyncio", "asyncio-child", "sync")
+#: In the order of the table's kinds: the self mode's own, and others that are no mode's.
+COLOURS = ("self", "rate", "ink", "bad", "quiet")
 
 
 def kinds_of(table: Table) -> dict[str, str]:

@@ -10,7 +10,7 @@ from bench.report.palette import var
 from bench.report.plots import look
 from bench.report.table import Table
 
-_OURS = alt.Color("is_ours:N", scale=alt.Scale(domain=[True, False], range=[var("asyncio"), var("sync")]), legend=None)
+_OURS = alt.Color("is_ours:N", scale=alt.Scale(domain=[True, False], range=[var("asyncio"), var("quiet")]), legend=None)
 
 
 def cpu(table: Table) -> dict[str, Any]:

@@ -37,10 +37,10 @@ def over_time(sources: Sources) -> Section:
                 [Panel(history_plots.over_commits(table, moved))],
                 [("Change points", moved), ("Series that changed, and the others together", history.listed(table))],
                 [
-                    Key("line", "asyncio", "a series that changed"),
+                    Key("line", "ink", "a series that changed"),
                     Key("triangle-up", "bad", "became worse"),
                     Key("triangle-down", "good", "became better"),
-                    Key("line", "sync", "series that did not"),
+                    Key("line", "quiet", "series that did not"),
                 ],
                 layout="wide",
                 is_open=bool(moved),

@@ -44,7 +44,7 @@ def memory_by_batch_size(newest: Newest) -> Section:
 def peers_beside(newest: Newest) -> Section:
     figures: list[Figure] = []
     cpu, start = peers.cpu(newest), peers.start(newest)
-    ours = [Key("circle", "asyncio", "rewardcore"), Key("circle", "sync", "other clients")]
+    ours = [Key("circle", "asyncio", "rewardcore"), Key("circle", "quiet", "other clients")]
     if cpu:
         figures.append(
             Figure(
@@ -67,7 +67,7 @@ def peers_beside(newest: Newest) -> Section:
                 " connecting, a second batch.",
                 [Panel(peers_plots.start(start))],
                 [("Cold start", start)],
-                [Key("bar", "asyncio", "rewardcore"), Key("bar", "sync", "other clients")],
+                [Key("bar", "asyncio", "rewardcore"), Key("bar", "quiet", "other clients")],
                 provenance(start.records),
             )
         )

@@ -131,7 +131,7 @@ def concurrency(newest: Newest, endpoints: Endpoints) -> Section:
                 tables,
                 [
                     Key("circle", "asyncio", "a fixed limit"),
-                    Key("line", "asyncio-child", "auto"),
+                    Key("line", "ink", "auto"),
                     Key("dashed", "ink", "knee"),
                 ],
                 endpoints.provenance,
