@@ -61,8 +61,8 @@ def test_a_planted_change_is_told_and_nothing_else_is(figure, change, outcome):
     [
         ((BATCHED, "samples a second"), 0.75, None),
         ((BATCHED, "samples a second"), 0.5, "fail"),
-        ((SERVED, "makespan"), 1.7, None),
-        ((SERVED, "makespan"), 2.5, "fail"),
+        ((SERVED, "makespan"), 3.0, None),
+        ((SERVED, "makespan"), 5.0, "fail"),
         ((MEMORY, "counted peak, slope"), 1.001, "fail"),
         ((ENGINE, "weights"), 1.1, "fail"),  # memory has no neighbours
     ],
@@ -84,7 +84,7 @@ def test_on_a_cpu_that_others_share_time_must_change_more(figure, change, outcom
         ("vllm/sync/16", "requests", "cpu", 1.05),
         ("torch/self-8/1024", "bytes", "cpu", 1.05),
         ("torch/self-8/16", "1/s", "cpu", 1.5),
-        ("vllm/sync/16", "s", "cpu", 2.0),
+        ("vllm/sync/16", "s", "cpu", 4.0),
     ],
 )
 def test_the_limit_is_of_the_device_and_of_what_the_figure_waits_for(scenario, unit, device, limit):
@@ -178,7 +178,8 @@ def test_a_scenario_that_no_night_had_in_this_version_is_not_compared():
         ({("nightly-control", "matrix products"): 1.2}, "cpu", 0),
         ({("paired-control", "makespan"): 1.07}, "cuda", 0),
         ({("paired-control", "makespan"): 1.2}, "cuda", 1),
-        ({("paired-control", "makespan"): 3.0}, "cpu", 1),
+        ({("paired-control", "makespan"): 3.0}, "cpu", 0),
+        ({("paired-control", "makespan"): 5.0}, "cpu", 1),
         ({(SERVED, "makespan"): 9.0}, "cuda", 0),  # no control
     ],
 )
