@@ -25,15 +25,11 @@ class Reply(NamedTuple):
 
 
 class Answer(NamedTuple):
-    """One attempt's outcome: a reply with its score, or with or without a reply the failure in its place.
-
-    `waited` is how long the request stood in this machine before it was sent: no latency of the endpoint's.
-    """
+    """One attempt's outcome: a reply with its score, or with or without a reply the failure in its place."""
 
     reply: Reply | None = None
     score: float | None = None
     failure: Failure | None = None
-    waited: float = 0.0
 
     @property
     def said(self) -> Reply | None:

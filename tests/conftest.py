@@ -3,6 +3,7 @@
 The guard is for tests alone, and not in pyproject.toml: a benchmark may take as long as its endpoint does.
 """
 
+import contextlib
 import faulthandler
 import logging
 import os
@@ -21,6 +22,11 @@ _stderr = pytest.StashKey[int]()
 def pytest_configure(config: pytest.Config) -> None:
     """A clone that is not installed, but on the path, has no entry point that would load the fixture."""
     config.pluginmanager.import_plugin("pytest_rewardcore")
+    with contextlib.suppress(ImportError):  # what looks at the report in a browser needs none
+        from hypothesis import settings
+
+        settings.register_profile("unhurried", deadline=None)  # no test asserts on the wall clock
+        settings.load_profile("unhurried")
     config.stash[_stderr] = os.dup(sys.__stderr__.fileno())  # before pytest captures it
 
 

@@ -142,10 +142,19 @@ class Engine:
             return self._give_up(next(iter(self._late)))
         return self._until_something(now, self._parked.next())
 
+    def hold(self, flight: Flight) -> None:
+        """It still stands in this machine: until it is `sent`, no time of the endpoint's passes."""
+        self._air.pop(flight, None)
+
+    def sent(self, flight: Flight, now: float) -> None:
+        flight.sent_at = now
+        if flight.seats and not flight.given_up:
+            self._air[flight] = None
+
     def settle(self, flight: Flight, answer: Answer, now: float) -> None:
         """An attempt is over; `answer` is its outcome."""
         self._landed(flight)
-        flight.latency = latency = max(0.0, now - flight.sent_at - answer.waited)
+        flight.latency = latency = now - flight.sent_at
         failure, reply = answer.failure, answer.reply or answer.said
         if log.isEnabledFor(logging.DEBUG):
             said = "a reply" if failure is None else self.mask(f"{failure.kind}: {failure}")

@@ -1,25 +1,13 @@
 """Defects to plant in a copy of the package, one at a time, each with the exact figure that must tell of it.
 
 A harness that does not see them proves nothing. They are edits of the source, so that they reach every process of the
-copy: `plant(defect, directory)` makes one, `measure(directory, ids)` runs scenarios in it. An edit whose text is no
-longer there raises, and is then to be written anew.
+copy. An edit whose text is no longer there raises, and is then to be written anew.
 """
 
 from __future__ import annotations
 
-import json
-import os
-import shutil
-import subprocess
-import sys
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
-
-from bench.records import ROOT
-
-#: (scenario, metric) → its record.
-Figures = dict[tuple[str, str], dict[str, Any]]
 
 
 @dataclass(frozen=True)
@@ -227,15 +215,6 @@ DEFECTS = [
 ]
 
 
-def plant(defect: Defect | None, directory: Path) -> Path:
-    """A copy of the package and of the harness, with the defect in it; None leaves it as it is."""
-    for name in ("rewardcore", "bench"):
-        shutil.copytree(ROOT / name, directory / name, ignore=shutil.ignore_patterns("__pycache__"))
-    if defect is not None:
-        edit(defect, directory)
-    return directory
-
-
 def edit(defect: Defect, directory: Path) -> None:
     """In whatever directory has the package, be it a checkout or what was installed from one."""
     for file, before, after in defect.edits:
@@ -244,21 +223,3 @@ def edit(defect: Defect, directory: Path) -> None:
         if text.count(before) != 1:
             raise AssertionError(f"{defect.name!r} stands on a text that {file} has {text.count(before)} times")
         path.write_text(text.replace(before, after), encoding="utf-8")
-
-
-def measure(directory: Path, ids: list[str]) -> Figures:
-    """What `python -m bench` tells of these scenarios in that copy."""
-    environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
-    command = [sys.executable, "-m", "bench", *ids]
-    done = subprocess.run(command, cwd=directory, capture_output=True, text=True, timeout=240, env=environment)
-    assert done.returncode == 0, done.stderr
-    figures = map(json.loads, done.stdout.splitlines())
-    return {(figure["scenario"], figure["metric"]): figure for figure in figures}
-
-
-def is_worse(planted: dict[str, Any], clean: dict[str, Any]) -> bool:
-    """As a gate sees it."""
-    if clean["direction"] == "equal":
-        return bool(planted["value"] != clean["value"])
-    sign = 1 if clean["direction"] == "lower" else -1
-    return bool(sign * planted["value"] > sign * clean["value"])

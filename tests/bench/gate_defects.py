@@ -149,7 +149,10 @@ def planted(python: Path, defect: Defect) -> Iterator[Path]:
     """The Python of a copy of this environment, with the defect in the package that is installed there."""
     with tempfile.TemporaryDirectory(prefix="planted-") as directory:
         environment = Path(directory) / "environment"
-        shutil.copytree(python.parent.parent, environment, symlinks=True, ignore=shutil.ignore_patterns("__pycache__"))
+        shutil.copytree(python.parent.parent, environment, symlinks=True)  # what is compiled too, which takes seconds
         (packages,) = environment.glob("lib/python*/site-packages")
         edit(defect, packages)
+        for file, *_ in defect.edits:
+            for compiled in (packages / file).parent.glob(f"__pycache__/{Path(file).stem}.*"):
+                compiled.unlink()
         yield environment / "bin" / "python"

@@ -58,7 +58,7 @@ def climbed(profile: Profile, seed: int = 0, press: int | None = None) -> list[A
     return endpoint.attempts
 
 
-@settings(deadline=None, max_examples=15, derandomize=True)
+@settings(max_examples=15, derandomize=True)
 @given(st.floats(0.01, 20.0), st.floats(0.0, 0.1), st.integers(0, 10**6))
 def test_a_constant_and_its_growth_are_recovered(latency, growth, seed):
     """To 8 % of what a reply takes, at every load that was asked; drawn from any such endpoint."""
@@ -68,7 +68,7 @@ def test_a_constant_and_its_growth_are_recovered(latency, growth, seed):
         assert found.seconds(load) == pytest.approx(true, rel=0.08)
 
 
-@settings(deadline=None, max_examples=15, derandomize=True)
+@settings(max_examples=15, derandomize=True)
 @given(st.floats(0.05, 0.6), st.integers(0, 10**6))
 def test_a_spread_is_recovered(spread, seed):
     found = fit(climbed(Profile(latency=1.0, spread=spread), seed))

@@ -116,7 +116,7 @@ def test_closing_a_judge_does_not_empty_the_memory():
 texts = st.text(st.characters(exclude_categories=["Cs"]))
 
 
-@settings(deadline=None, max_examples=10)
+@settings(max_examples=10)
 @given(st.lists(st.tuples(texts, st.none() | st.dictionaries(texts, st.integers(0, 2**53)))))
 def test_any_reply_comes_back_as_it_went_in(tmp_path_factory, replies):
     path = tmp_path_factory.mktemp("cache") / "judge.sqlite"

@@ -178,7 +178,8 @@ def test_a_key_in_place_of_its_variables_name_is_refused_without_showing_it(key)
 
 
 @pytest.mark.parametrize("name", ["OPENAI_API_KEY", "key", "_", "JUDGE2KEY", "aVeryLongNameWithoutDigits", "K" * 40])
-def test_what_may_be_a_name_is_taken_for_one(name):
+def test_what_may_be_a_name_is_taken_for_one(name, monkeypatch):
+    monkeypatch.delenv(name, raising=False)  # a shell sets `_` for what it starts
     assert Endpoint(URL, "judge", api_key_env=name).api_key() is None
 
 

@@ -787,7 +787,7 @@ ANSWERS = [
 ]
 
 
-@settings(deadline=None, max_examples=80)
+@settings(max_examples=80)
 @given(st.randoms(use_true_random=False), st.booleans(), st.booleans())
 def test_whatever_happens_there_is_one_verdict_per_sample_and_the_counters_add_up(dice, independent, close_early):
     desk = Desk(Echo(independent), uniform=dice.random)

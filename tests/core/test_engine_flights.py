@@ -847,7 +847,7 @@ class History:
         self.desk.now += self.dice.choice([0.0, 0.1, 1.0, 15.0])
 
 
-@settings(deadline=None, max_examples=200)
+@settings(max_examples=200)
 @given(st.integers(0, 2**32))
 def test_whatever_happens_places_are_kept_and_nothing_wanted_is_given_up(seed):
     dice = random.Random(seed)

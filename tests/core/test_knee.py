@@ -207,7 +207,7 @@ def test_replies_of_other_cohorts_are_no_evidence(rounds):
     assert knee.allows(8)
 
 
-@settings(deadline=None, max_examples=200)
+@settings(max_examples=200)
 @given(
     st.lists(
         st.tuples(

@@ -214,14 +214,14 @@ lives = st.builds(
 )
 
 
-@settings(deadline=None, max_examples=400)
+@settings(max_examples=400)
 @given(lives, events)
 def test_whatever_happens_the_pace_is_within_its_bounds_and_nobody_waits_for_ever(life, events):
     for event in events:
         life.play(*event)
 
 
-@settings(deadline=None, max_examples=150)
+@settings(max_examples=150)
 @given(lives, events)
 def test_whatever_happened_the_window_is_at_its_ceiling_once_all_goes_well_for_long(life, events):
     for event in events:
@@ -234,7 +234,7 @@ def test_whatever_happened_the_window_is_at_its_ceiling_once_all_goes_well_for_l
         assert world.most == pace.ceiling
 
 
-@settings(deadline=None, max_examples=100)
+@settings(max_examples=100)
 @given(st.integers(0, 2**32), st.sampled_from([1, 8, 60]), st.booleans())
 def test_numbers_may_come_back_in_any_order_and_at_one_moment(seed, ceiling, finds):
     """A clock that stands still, replies that took no time, and thousands of failures."""
@@ -253,7 +253,7 @@ def test_numbers_may_come_back_in_any_order_and_at_one_moment(seed, ceiling, fin
 # A cap.
 
 
-@settings(deadline=None, max_examples=50)
+@settings(max_examples=50)
 @given(st.permutations(range(60)), st.integers(1, 59))
 def test_a_cap_is_found_exactly_after_one_burst_whatever_the_order_of_the_refusals(order, cap):
     pace = a_pace()

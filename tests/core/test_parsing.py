@@ -5,13 +5,12 @@ import math
 import re
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from rewardcore import Unparsed, rubrics
 from rewardcore.rubrics.parsing import last_tag, parse_scale, parse_truth, strip_thinking
 
-relaxed = settings(deadline=None)
 MEGABYTE = 1_000_000
 
 
@@ -183,7 +182,6 @@ FRAGMENTS = [
 rich = st.lists(st.sampled_from(FRAGMENTS) | st.text(max_size=5), max_size=20).map("".join)
 
 
-@relaxed
 @given(st.text() | rich)
 @example("İ<SCORE>5</SCORE>")
 def test_any_text_is_a_score_in_0_to_1_or_unparsed_and_nothing_else(text):
@@ -196,7 +194,6 @@ def test_any_text_is_a_score_in_0_to_1_or_unparsed_and_nothing_else(text):
         assert 0.0 <= value <= 1.0
 
 
-@relaxed
 @given(st.text() | rich)
 def test_any_inside_of_the_tag_is_in_range_or_unparsed(inside):
     with contextlib.suppress(Unparsed):
@@ -206,7 +203,6 @@ def test_any_inside_of_the_tag_is_in_range_or_unparsed(inside):
 scales = st.tuples(*[st.floats(-1e6, 1e6)] * 2).filter(lambda ends: ends[0] < ends[1])
 
 
-@relaxed
 @given(scales, st.floats(0.0, 1.0))
 def test_a_rendered_score_comes_back(scale, share):
     low, high = scale
@@ -215,20 +211,17 @@ def test_a_rendered_score_comes_back(scale, share):
     assert parse_scale(f"<score>{shown}</score>", "score", low, high) == (number - low) / (high - low)
 
 
-@relaxed
 @given(st.sampled_from([f"{tenths / 10:g}" for tenths in range(10, 101)]), st.sampled_from(["{}", " {} ", "{}/10"]))
 def test_every_decimal_of_the_scale_comes_back(shown, form):
     assert score(f"<score>{form.format(shown)}</score>") == (float(shown) - 1) / 9
 
 
-@relaxed
 @given(rich.filter(lambda text: not any(word in text.lower() for word in ("<think", "<reasoning"))))
 def test_text_before_the_last_tag_never_matters(before):
     assert score(before + "<score>4</score>") == score("<score>4</score>")
     assert score(before + "<Score>4</SCORE>") == score("<score>4</score>")
 
 
-@relaxed
 @given(rich)
 def test_thinking_never_decides(thought):
     thought = thought.replace("</", "")

@@ -8,14 +8,13 @@ import zlib
 
 import orjson
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from rewardcore import Endpoint, Failure
 from rewardcore.failures import BrokenReply, QuotaExhausted, ReplyTooLarge, UnexpectedReply
 from rewardcore.http.reading import MAX_BODY_BYTES, Body, ReplyReader
 
-relaxed = settings(deadline=None)
 KEY = "sk-very-secret-0123456789"
 ENDPOINT = Endpoint("http://judge.example:8000/v1", "judge", max_tokens=77)
 
@@ -210,7 +209,6 @@ def test_a_quota_of_tokens_is_counted_in_replies_like_this_one_and_the_scarcer_o
     assert read(completion(), headers=tokens).quota is None, "what a reply costs is not known"
 
 
-@relaxed
 @given(st.binary() | st.recursive(st.none() | st.integers() | st.text(), st.lists).map(lambda v: str(v).encode()))
 def test_any_bytes_are_a_reply_or_a_failure_and_nothing_else(body):
     for status in (200, 400, 401, 429, 500):
@@ -234,7 +232,6 @@ json_values = st.recursive(
 )
 
 
-@relaxed
 @given(json_values, json_values, json_values)
 def test_any_document_is_a_reply_or_a_failure_and_nothing_else(top, inside, message):
     documents = [top, {"choices": [inside]}, {"choices": [{"message": message}], "usage": top}, {"error": inside}]
@@ -370,7 +367,6 @@ def gathered(data, encoding="", size=64 * 1024):
     return body.finish()
 
 
-@relaxed
 @given(st.binary(max_size=5000), st.integers(1, 700))
 def test_a_body_comes_out_as_it_went_in_however_it_is_cut(data, size):
     assert gathered(data, "", size) == data

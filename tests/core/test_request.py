@@ -5,7 +5,7 @@ import json
 
 import orjson
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from rewardcore import ConfigurationError, Endpoint, Sample, Unparsed, rubrics
@@ -13,7 +13,6 @@ from rewardcore.failures import RubricFailed
 from rewardcore.http.request import RequestBuilder
 
 URL = "http://127.0.0.1:8000/v1"
-relaxed = settings(deadline=None)
 text = st.text(st.characters(exclude_categories=["Cs"]), max_size=8)
 scalars = (
     st.none() | st.booleans() | st.integers(-(2**53), 2**53) | st.floats(allow_nan=False, allow_infinity=False) | text
@@ -66,7 +65,6 @@ def canonical(content):
     return json.dumps([content["base_url"], content["repeat"], body], sort_keys=True)
 
 
-@relaxed
 @given(contents, contents, st.data())
 def test_keys_are_equal_exactly_when_the_content_is(one, other, data):
     if data.draw(st.booleans()):  # near misses: all but one field alike
@@ -75,7 +73,6 @@ def test_keys_are_equal_exactly_when_the_content_is(one, other, data):
     assert (build(one)[1].key == build(other)[1].key) == (canonical(one) == canonical(other))
 
 
-@relaxed
 @given(contents)
 def test_the_key_is_the_hash_of_the_material_that_can_be_shown(content):
     builder, request = build(content)
@@ -88,7 +85,6 @@ def test_the_key_is_the_hash_of_the_material_that_can_be_shown(content):
     assert material == orjson.dumps(parsed, option=orjson.OPT_SORT_KEYS)
 
 
-@relaxed
 @given(st.dictionaries(text, values, min_size=2, max_size=5), messages)
 def test_the_order_of_keys_does_not_matter(table, messages):
     def reordered(value):

@@ -7,7 +7,7 @@ import os
 import time
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from rewardcore.failures import BrokenReply, ConnectionFailed, Denied, Overloaded, RateLimited, Transient, WorkerDied
@@ -22,12 +22,10 @@ from rewardcore.http.retry import (
     parse_retry_after,
 )
 
-relaxed = settings(deadline=None)
 shares = st.floats(0.0, 1.0, exclude_max=True)
 NOW = datetime.datetime(2026, 1, 2, 3, 4, 5, tzinfo=datetime.UTC)
 
 
-@relaxed
 @given(st.integers(1, 10_000), shares)
 def test_a_wait_lies_between_nothing_and_a_ceiling_that_doubles(count, share):
     ceiling = min(MAX_DELAY, BASE_DELAY * 2.0 ** min(count - 1, 60))
@@ -81,7 +79,6 @@ def test_a_date_without_a_zone_is_not_read_in_the_machines_own(monkeypatch):
     assert "TZ" not in os.environ or os.environ["TZ"] != "Asia/Tokyo"
 
 
-@relaxed
 @given(st.text() | st.floats().map(str) | st.integers().map(str), st.text())
 def test_any_header_is_a_finite_wait_or_none(value, milliseconds):
     for headers in ({"retry-after": value}, {"retry-after-ms": milliseconds, "retry-after": value}):
@@ -89,7 +86,6 @@ def test_any_header_is_a_finite_wait_or_none(value, milliseconds):
         assert seconds is None or (math.isfinite(seconds) and seconds >= 0.0)
 
 
-@relaxed
 @given(st.integers(0, 10**6))
 def test_a_date_and_seconds_mean_the_same(seconds):
     date = email.utils.format_datetime(NOW + datetime.timedelta(seconds=seconds), usegmt=True)

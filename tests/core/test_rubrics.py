@@ -7,7 +7,7 @@ import types
 
 import numpy
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from rewardcore import ConfigurationError, Endpoint, Sample, Unparsed, open_judge, rubrics
@@ -17,7 +17,6 @@ from rewardcore.reply import Reply
 from rewardcore.rubrics import TemplateRubric
 from rewardcore.rubrics.rubric import check_rubric, grade
 
-relaxed = settings(deadline=None)
 OURS = list(rubrics.BY_NAME.values())
 text = st.text(st.characters(exclude_categories=["Cs"]))
 FRAGMENTS = [
@@ -51,7 +50,6 @@ def image(url):
 
 
 @every_rubric
-@relaxed
 @given(sample=samples)
 def test_every_field_stands_as_it_is_and_ends_only_where_its_token_says(rubric, sample):
     content, place, before = shown(rubric, sample), 0, []
@@ -121,7 +119,6 @@ def test_a_placeholder_in_a_response_stays_text():
     assert "SECRET" not in shown(rubrics.QUALITY, sample)
 
 
-@relaxed
 @given(samples, samples)
 def test_the_token_differs_wherever_the_content_does(one, other):
     pattern = r"ended at </response-([0-9a-f]{16})> and nowhere before\. Write a short"
@@ -130,7 +127,6 @@ def test_the_token_differs_wherever_the_content_does(one, other):
     assert (tokens[0] == tokens[1]) == (contents[0] == contents[1])
 
 
-@relaxed
 @given(samples)
 def test_the_same_sample_gives_the_same_messages_so_the_key_is_stable(sample):
     copy = Sample(sample.prompt, sample.response, sample.ground_truth, sample.data_source)
@@ -150,7 +146,6 @@ def test_messages_are_not_shared_between_samples():
 # Conversations.
 
 
-@relaxed
 @given(conversations, conversations)
 def test_no_content_can_forge_a_turn(prompt, response):
     """Whoever reads the marks that carry the closing tag's token reads exactly the turns that there were."""

@@ -3,7 +3,7 @@
 import math
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from rewardcore.stats import Stats, percentile
@@ -27,7 +27,6 @@ def test_percentiles_are_nearest_rank(values, fraction, expected):
     assert percentile(values, fraction) == expected
 
 
-@settings(deadline=None)
 @given(st.lists(st.floats(0, 1e6), min_size=1), st.floats(0.01, 1.0))
 def test_at_least_the_fraction_lies_at_or_below_a_percentile_that_was_seen(values, fraction):
     ordered = sorted(values)

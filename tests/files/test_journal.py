@@ -106,7 +106,7 @@ def test_an_index_cut_at_any_byte_costs_nothing(path: Path, whole: tuple[bytes, 
         check(path, lines)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(st.data())
 def test_whatever_stands_in_the_index_the_lines_are_the_truth(data: st.DataObject) -> None:
     """Cut, overwritten, longer than its lines, of another journal: it is made anew where it does not fit."""

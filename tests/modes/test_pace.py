@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 import rewardcore as rc
-from tests.modes.conftest import Opener
+from tests.modes.conftest import MODES, Opener
 from tests.modes.hostile_server import (
     HostileServer,
     Limited,
@@ -162,8 +162,14 @@ def _in_a_thread(work: Callable[[], Any]) -> Callable[[], Any]:
 # Storms.
 
 
+STORMS = [(500, 0.0, 60), (503, 0.3, 8), (502, 0.3, 60), (503, 0.0, 60), (500, 0.0, 8)]
+#: The pace is the same in every mode: all of them meet two storms, and one of them every one.
+EVERY_STORM = "asyncio-aiohttp"
+
+
 @pytest.mark.parametrize(
-    ("status", "slow", "most"), [(500, 0.0, 60), (502, 0.3, 60), (503, 0.0, 60), (503, 0.3, 8), (500, 0.0, 8)]
+    ("mode", "status", "slow", "most"),
+    [(mode, *storm) for mode in MODES for storm in (STORMS if mode == EVERY_STORM else STORMS[:2])],
 )
 def test_in_a_storm_a_tenth_of_the_requests_are_retries_and_after_it_everything_is_judged(
     mode: str, status: int, slow: float, most: int, open_judge: Opener, server: HostileServer

@@ -27,11 +27,11 @@ def statuses(verdicts: list[rc.Verdict]) -> list[str]:
 class NotesWhenReady:
     """A worker's set-up that takes a while, and notes when it was over."""
 
-    def __init__(self, path: Path) -> None:
-        self.path = path
+    def __init__(self, path: Path, seconds: float = 0.3) -> None:
+        self.path, self.seconds = path, seconds
 
     def __call__(self) -> None:
-        threading.Event().wait(0.3)
+        threading.Event().wait(self.seconds)
         self.path.write_text(str(time.monotonic()))
 
 
@@ -62,6 +62,18 @@ def test_a_workers_start_is_no_latency_of_the_endpoints(
         since = time.monotonic() - float(noted.read_text())
         assert 0.0 < verdict.latency <= since
         assert judge.stats.p99 == verdict.latency
+
+
+def test_a_request_has_not_stalled_while_its_worker_starts_and_can_stall_from_then_on(
+    open_judge: Opener, server: HostileServer, tmp_path: Path
+) -> None:
+    setup = NotesWhenReady(tmp_path / "ready", seconds=2.0)
+    fine, stalls = server.script(ok), server.script(silent, ok)
+    with open_judge("process", workers=1, worker_setup=setup, request_timeout=1.5) as judge:
+        assert [verdict.attempts for verdict in judge.judge(fine.samples(2))] == [1, 1]
+    with open_judge("process", workers=1, worker_setup=setup, request_timeout=1.5) as judge:
+        assert [verdict.attempts for verdict in judge.judge(stalls.samples(1))] == [2]
+    assert (fine.requests, stalls.requests) == (2, 2)
 
 
 def test_a_sample_that_kills_every_worker_fails_alone(open_judge: Opener, server: HostileServer) -> None:

@@ -1,4 +1,4 @@
-"""Two thousand histories of the real drivers and engine in virtual time, and the defects that they must find."""
+"""A thousand histories of the real drivers and engine in virtual time, and the defects that they must find."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from tests.simulation.__main__ import failures
 from tests.simulation.defects import DEFECTS
 from tests.simulation.history import play
 
-SEEDS = 2000
+SEEDS = 1000
 BLOCK = 250
 
 

@@ -149,7 +149,7 @@ class LoopDriver(Driver):
         assert task is not None
         if self._transport is None:
             self._transport = self._open_transport()
-        send = self._transport.send
+        send, starting = self._transport.send, getattr(self._transport, "starting", None)
         following: Flight | None = flight
         is_quick = False
         while following is not None:
@@ -157,6 +157,11 @@ class LoopDriver(Driver):
             try:
                 if is_quick:
                     await asyncio.sleep(0)
+                if starting is not None and (start := starting()) is not None:
+                    engine.hold(flight)
+                    await start
+                    engine.sent(flight, self.clock.now())
+                    self._pump()  # and so the alarm is set for when it will have stalled
                 reply = await send(flight.request.body)
                 if is_quick:
                     await asyncio.sleep(0)

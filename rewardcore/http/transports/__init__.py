@@ -18,6 +18,8 @@ CONNECT_SECONDS = 10.0
 
 
 class Transport(Protocol):
+    """Where a request cannot always leave at once, `starting()` is what to wait for first; None if it can."""
+
     async def send(self, body: bytes) -> Reply | Answer:
         """The reply, or the whole answer where it is parsed on the way; else a Failure raised. Cancelled, it ends."""
 

@@ -13,7 +13,7 @@ import os
 import pickle
 import signal
 import threading
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from multiprocessing.connection import Connection
 
 from ...failures import Failure, WorkerDied
@@ -39,9 +39,19 @@ class WorkerPool:
         self._workers: set[_Worker] = set()
         self._idle: list[_Worker] = []
 
+    def starting(self) -> Awaitable[None] | None:
+        """A worker may import whatever it likes before it is up: that is no time of the endpoint's."""
+        return None if self._idle and self._idle[-1].ready.done() else self._start()
+
+    async def _start(self) -> None:
+        worker = self._take()
+        try:
+            await asyncio.wait([worker.ready])
+        finally:
+            self._idle.append(worker)  # given up meanwhile, it goes on starting, and is the next one's
+
     async def send(self, body: bytes) -> Answer:
-        worker = self._idle.pop() if self._idle else _Worker(_answer_requests, *self._arguments)
-        self._workers.add(worker)
+        worker = self._take()
         try:
             return await worker.ask(body)
         finally:
@@ -50,6 +60,13 @@ class WorkerPool:
                 await asyncio.shield(worker.end())
             else:
                 self._idle.append(worker)
+
+    def _take(self) -> _Worker:
+        if self._idle:
+            return self._idle.pop()
+        worker = _Worker(_answer_requests, *self._arguments)
+        self._workers.add(worker)
+        return worker
 
     async def close(self) -> None:
         await asyncio.gather(*(worker.end() for worker in self._workers))
@@ -61,16 +78,14 @@ class _Worker(Child):
     _answer: asyncio.Future[Answer] | None = None
 
     async def ask(self, body: bytes) -> Answer:
-        began = self._loop.time()
-        await asyncio.wait([self.ready])
+        if not self.ready.done():
+            await asyncio.wait([self.ready])
         if self.reason:
             raise WorkerDied(self.reason)
-        waited = self._loop.time() - began
         self._answer = answer = self._loop.create_future()
         self.write(body)
         try:
-            answered: Answer = await asyncio.shield(answer)
-            return answered._replace(waited=waited)
+            return await asyncio.shield(answer)
         except asyncio.CancelledError:
             for _ in range(_SIGNALS):  # one that comes before the worker has read its question is not heeded
                 if answer.done() or self.process.pid is None:
