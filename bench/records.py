@@ -27,6 +27,7 @@ from bench.scenarios import NEVER_EXACT, Scenario
 Direction = Literal["higher", "lower", "equal"]
 ROOT = Path(__file__).resolve().parent.parent
 DIRECTORY = ROOT / ".bench"
+FILE = DIRECTORY / "records.jsonl"
 #: One for all that this process measures.
 RUN = f"{time.strftime('%Y%m%dT%H%M%SZ', time.gmtime())}-{secrets.token_hex(4)}"
 

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import rewardcore as rc
-from bench.records import DIRECTORY, record, write
+from bench.records import FILE, record, write
 from bench.scenarios import TRL_STEPS
 from rewardcore.testing import Profile, SimulatedServer
 from rewardcore.trainers.trl import judging_ahead, reward_function
@@ -117,11 +117,9 @@ def main() -> None:
     print(f"GRPO on the CPU, {n} completions a step, {TRL_STEPS.profile.latency:g} s a judgement, 60 at once")
     print(line_of(waits))
     figures = [("waited, asked last", waits.asked), ("waited, told ahead", waits.ahead)]
-    write([record(TRL_STEPS, metric, value, "s", "lower", waits.steps) for metric, value in figures], _PATH)
-    print(f"records: {_PATH}", file=sys.stderr)
+    write([record(TRL_STEPS, metric, value, "s", "lower", waits.steps) for metric, value in figures], FILE)
+    print(f"records: {FILE}", file=sys.stderr)
 
-
-_PATH = DIRECTORY / "records.jsonl"
 
 if __name__ == "__main__":
     main()

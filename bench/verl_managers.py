@@ -18,7 +18,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from bench.records import DIRECTORY, record, write
+from bench.records import FILE, record, write
 from bench.runner import UnequalWork
 from bench.scenarios import REGISTRY, VERL_MANAGERS, samples_of
 from rewardcore import Sample
@@ -211,12 +211,11 @@ def main(arguments: list[str]) -> None:
     print(f"{n} × 20 ms, 60 at once, nothing cached; promised: ours at least {PROMISED:g} × the naive manager")
     print("\n".join(lines_of(rates)))
     if n == VERL_MANAGERS.n:
-        path = DIRECTORY / "records.jsonl"
         naive = rates[NAIVE].rewards_a_second
         for name, rate in rates.items():
             figure = rate.rewards_a_second / naive
-            write([record(REGISTRY[VERL_MANAGERS.id], f"{name}: over naive", figure, "×", "higher", rate.rounds)], path)
-        print(f"records: {path}")
+            write([record(REGISTRY[VERL_MANAGERS.id], f"{name}: over naive", figure, "×", "higher", rate.rounds)], FILE)
+        print(f"records: {FILE}")
 
 
 if __name__ == "__main__":

@@ -7,7 +7,7 @@ plays profiles of bench/profiles under every fixed setting and under "auto". No 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
 from bench import training_step
@@ -42,8 +42,7 @@ class Sweep:
 
     @property
     def knee(self) -> int:
-        best = max(map(pace_of, self.fixed.values()))
-        return min(setting for setting, played in self.fixed.items() if pace_of(played) >= KNEE * best)
+        return knee_of({setting: pace_of(played) for setting, played in self.fixed.items()})
 
 
 @dataclass(frozen=True)
@@ -54,6 +53,11 @@ class Endpoints:
     @property
     def provenance(self) -> str:
         return f"computed for this page, commit {short(commit())}"
+
+
+def knee_of(paces: Mapping[int, float]) -> int:
+    best = max(paces.values())
+    return min(setting for setting, pace in paces.items() if pace >= KNEE * best)
 
 
 def pace_of(played: Played) -> float:

@@ -20,7 +20,7 @@ from bench.gate import history
 from bench.harness import ROOT
 from bench.records import Record
 
-RECORDS = records.DIRECTORY / "records.jsonl"
+RECORDS = records.FILE
 ASV = history.RESULTS
 NIGHTS = ROOT / "nightly" / "history"
 GATE = records.DIRECTORY / "gate.json"

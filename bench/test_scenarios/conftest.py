@@ -28,7 +28,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption("--max-requests", type=count, default=500, help="send it no more than this many (%(default)s)")
     group.addoption("--rounds", type=count, default=3, help="in which all modes take turns, at most (%(default)s)")
     group.addoption("--rubric", default="quality", help="a rubric's name, or a TOML file (%(default)s)")
-    group.addoption("--records", type=Path, default=records.DIRECTORY / "records.jsonl", help="where records go")
+    group.addoption("--records", type=Path, default=records.FILE, help="where records go")
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -176,7 +176,7 @@ class Pace:
     def words(self) -> str:
         """What is allowed now, for people."""
         if self.is_dry:
-            return f"one at a time, after {1 / self.rate:.1f} s"
+            return f"one at a time, after {1 / self.rate:.1f} s, until it answers or the deadline has passed"
         return f"{self.window} at once" if self.rate == math.inf else f"{self.rate:.1f} a second"
 
     def wait(self, now: float, in_flight: int) -> float:

@@ -10,12 +10,13 @@ from dataclasses import asdict, dataclass, replace
 from html.parser import HTMLParser
 from pathlib import Path
 
-from bench import client_cost, cold_start, main_thread, records
+from bench import client_cost, cold_start, main_thread, records, sweep
 from bench.figures import MEMORY
 from bench.peers import PEERS
 from bench.records import Direction, Record, record
 from bench.report.newest import SPEED_UP
 from bench.scenarios import BATCH_SIZES, CLAIMED_WAITS, CLAIMS, GRID, PROFILES, REGISTRY, SELF, STEPS, Scenario
+from rewardcore import Endpoint
 
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
 TIME = "2026-11-17T10:20:30Z"
@@ -113,7 +114,9 @@ def _memory(growth: float = 1.0) -> list[Record]:
 
 def _endpoints() -> list[Record]:
     shares = {"of the best fixed setting": 0.97, "of its first batch": 0.9, "refused": 0.01}
-    return [
+    swept = {8: [80.0], 16: [150.0], 32: [200.0], 64: [201.0], "auto": [199.0]}
+    own = sweep.records_of(Endpoint("http://127.0.0.1:9/v1", MARKUP), 512, swept, dict.fromkeys(swept, 0.01))
+    return own + [
         record(scenario, metric, value, "", "higher", exact=True)
         for scenario in PROFILES
         for metric, value in shares.items()

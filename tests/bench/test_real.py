@@ -14,10 +14,13 @@ from bench import prefix_cache, sweep
 from bench.agreement import LEGEND, Agreement, Measured
 from bench.metered import CapReached, Meter, MeteredTransport
 from bench.real import CHECK_REQUESTS, Budget, RealEndpoint, Size, plan
+from bench.records import read
+from bench.report.newest import Newest
+from bench.report.tables.concurrency import own_sweeps
 from bench.runner import Run
 from bench.scenarios import BACKEND_MODES, REGISTRY, SIZES
 from rewardcore import Endpoint, rubrics
-from rewardcore.testing import SimulatedServer
+from rewardcore.testing import Profile, SimulatedServer
 from tests.bench.test_reporting import bench_session
 
 SMALL = Size(16, 1)
@@ -230,6 +233,36 @@ def test_an_unreachable_endpoint_is_told_of_after_one_attempt(monkeypatch):
     monkeypatch.setattr("time.sleep", None)
     with pytest.raises(ValueError, match=r"does not judge: no connection to 127\.0\.0\.1:\d+"):
         RealEndpoint.connect(Endpoint(nobody_there(), "judge"), Budget(100))
+
+
+def test_a_sweep_leaves_the_median_of_every_limit_and_what_was_asked_again(capsys, tmp_path):
+    path = tmp_path / "records.jsonl"
+    with SimulatedServer(Profile(latency=0.01, concurrency_limit=3), seed=1) as server:
+        flags = ["--base-url", server.base_url, "--model", "judge", "--limits", "2", "6", "--samples", "24"]
+        assert sweep.main([*flags, "--rounds", "2", "--records", str(path)]) == 0
+    assert len(capsys.readouterr().out.splitlines()) == 3
+    found = Newest(read(path))
+    assert {each.samples for each in found} == {2}
+    assert found.value("real-sweep-2", "asked again") == 0.0
+    assert 0.0 < found.value("real-sweep-6", "asked again") < 1.0
+    (table,) = own_sweeps(found).values()
+    assert [row["at_once"] for row in table.rows] == [2, 6]
+
+
+def test_limits_of_two_sweeps_are_no_curve():
+    endpoint = Endpoint("http://127.0.0.1:9/v1", "judge")
+    earlier, later = (
+        [
+            dataclasses.replace(each, run=run, time=time)
+            for each in sweep.records_of(endpoint, 512, speeds, dict.fromkeys(speeds, 0.0))
+        ]
+        for run, time, speeds in (
+            ("one", "2026-11-17T10:00:00Z", {8: [80.0], 64: [300.0], 128: [310.0]}),
+            ("two", "2026-11-18T10:00:00Z", {8: [10.0], 16: [20.0], "auto": [20.0]}),
+        )
+    )
+    (table,) = own_sweeps(Newest([*earlier, *later])).values()
+    assert [(row["at_once"], row["pace"]) for row in table.rows] == [(8, 10.0), (16, 20.0), ("auto", 20.0)]
 
 
 def test_a_sweep_of_an_unreachable_endpoint_says_so_at_once(capsys):

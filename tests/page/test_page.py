@@ -23,6 +23,7 @@ PLOTS = {
     "speed-up-endpoint-1": 1,
     "speed-up-self": 1,
     "sweep": 3,
+    "sweep-own": 1,
     "limit": 3,
     "auto": 1,
     "gpu-wait-steps": 1,

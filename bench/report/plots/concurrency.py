@@ -13,17 +13,20 @@ from bench.report.plots import look
 from bench.report.table import Row, Table
 
 _HEIGHT = 210
+#: So many settings are each told on their axis.
+_FEW = 8
 _CROSS = "M-0.7,-0.7L0.7,0.7M0.7,-0.7L-0.7,0.7"
 
 
 def sweep(table: Table, knee: int) -> dict[str, Any]:
-    """A point for each fixed setting; "auto" as a line across, and the knee as one down."""
+    """A point for each fixed setting; "auto", if it was asked, as a line across, and the knee as one down."""
     fixed = [row for row in table.rows if row["at_once"] != "auto"]
-    (auto,) = (row for row in table.rows if row["at_once"] == "auto")
+    auto = [row for row in table.rows if row["at_once"] == "auto"]
+    settings = [row["at_once"] for row in fixed]
     x = alt.X(
         "at_once:Q",
         scale=alt.Scale(type="log", domain=[fixed[0]["at_once"], fixed[-1]["at_once"] * 1.15], nice=False),
-        axis=alt.Axis(values=[1, 10, 100, 1000], format="d"),
+        axis=alt.Axis(values=[10**power for power in range(4)] if len(fixed) > _FEW else settings, format="d"),
         title="at once (log scale)",
     )
     top = 1.22 * max(row["pace"] for row in table.rows)
@@ -31,11 +34,11 @@ def sweep(table: Table, knee: int) -> dict[str, Any]:
     tips = [
         alt.Tooltip("at_once:N", title="at once"),
         alt.Tooltip("pace:Q", title="samples a second", format=".1f"),
-        alt.Tooltip("refused:Q", title="refused, %", format=".1f"),
+        alt.Tooltip("refused:Q", title=table.columns["refused"], format=".1f"),
     ]
     base = look.chart(fixed).encode(x=x, y=y)
     at_knee = look.chart([{"at_once": knee, "label": f"knee: {knee}"}]).encode(x=x)
-    across = look.chart([{**auto, "label": f"auto: {auto['pace']:.1f} a second"}]).encode(y=y)
+    across = look.chart([{**row, "label": f"auto: {row['pace']:.1f} a second"} for row in auto]).encode(y=y)
     return look.finished(
         [
             at_knee.mark_rule(strokeDash=look.DASHES, strokeWidth=look.THIN, color=var("ink")),

@@ -8,7 +8,7 @@ from bench import main_thread
 from bench.profiles import report as profiles
 from bench.profiles.drive import BATCHES, SIZE
 from bench.report import commands
-from bench.report.computed import KNEE, Endpoints
+from bench.report.computed import KNEE, Endpoints, knee_of
 from bench.report.newest import Newest
 from bench.report.page import Figure, Key, Panel, Section
 from bench.report.palette import SHAPES, known
@@ -28,6 +28,7 @@ _NAMES = {
     "asyncio-httpx": "asyncio, over httpx",
     "asyncio-child": "asyncio, in a child",
 }
+_SWEPT = [Key("circle", "asyncio", "a fixed limit"), Key("line", "ink", "auto"), Key("dashed", "ink", "knee")]
 _PLAYED = f"{BATCHES} batches of {SIZE:,} samples"
 
 
@@ -129,15 +130,29 @@ def concurrency(newest: Newest, endpoints: Endpoints) -> Section:
                     for sweep, (_, table) in zip(endpoints.sweeps, tables, strict=True)
                 ],
                 tables,
-                [
-                    Key("circle", "asyncio", "a fixed limit"),
-                    Key("line", "ink", "auto"),
-                    Key("dashed", "ink", "knee"),
-                ],
+                _SWEPT,
                 endpoints.provenance,
                 layout="wide",
             )
         )
+    if own := concurrency_tables.own_sweeps(newest):
+        figures.append(
+            Figure(
+                "sweep-own",
+                "How many at once, at your endpoints",
+                "Samples a second with each limit, in rounds in which all take their turn; the median of the rounds.",
+                [
+                    Panel(concurrency_plots.sweep(table, knee_of(concurrency_tables.fixed(table))), name)
+                    for name, table in own.items()
+                ],
+                list(own.items()),
+                _SWEPT,
+                provenance([record for table in own.values() for record in table.records]),
+                layout="wide",
+            )
+        )
+    else:
+        missing.append(("No endpoint of yours has been swept yet:", commands.SWEEP))
     if endpoints.watched:
         seen = [(profile, played, concurrency_tables.watched(profile, played)) for profile, played in endpoints.watched]
         figures.append(

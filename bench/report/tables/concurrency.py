@@ -11,6 +11,7 @@ from bench.records import Record
 from bench.report.computed import Sweep, pace_of, thinned
 from bench.report.newest import Newest
 from bench.report.table import Row, Table
+from bench.sweep import ASKED_AGAIN, NAMED, SPEED
 
 
 def sweep(found: Sweep) -> Table:
@@ -21,6 +22,39 @@ def sweep(found: Sweep) -> Table:
         for setting, played in settings
     ]
     return Table(columns, rows)
+
+
+def own_sweeps(newest: Newest) -> dict[str, Table]:
+    """The newest that bench.sweep has measured of each endpoint and model: limits of two runs are no curve."""
+    runs: dict[tuple[str, str], list[Record]] = {}
+    for each in sorted(newest, key=lambda each: each.time, reverse=True):
+        if each.scenario.startswith(NAMED):
+            run = runs.setdefault((each.base_url, each.model), [])
+            if not run or each.run == run[0].run:
+                run.append(each)
+    tables = {f"{base_url}, {model}": _own_sweep(run) for (base_url, model), run in runs.items()}
+    return {name: table for name, table in tables.items() if len(fixed(table)) > 1}
+
+
+def _own_sweep(run: list[Record]) -> Table:
+    found = {(each.scenario.removeprefix(NAMED), each.metric): float(each.value) for each in run}
+    limits = sorted(
+        (limit for limit, metric in found if metric == SPEED), key=lambda limit: (limit == "auto", len(limit), limit)
+    )
+    rows: list[Row] = [
+        {
+            "at_once": limit if limit == "auto" else int(limit),
+            "pace": found[limit, SPEED],
+            "refused": 100 * found[limit, ASKED_AGAIN],
+        }
+        for limit in limits
+    ]
+    return Table({"at_once": "at once", "pace": SPEED, "refused": f"{ASKED_AGAIN}, % of requests"}, rows, run)
+
+
+def fixed(table: Table) -> dict[int, float]:
+    """Samples a second of each fixed limit."""
+    return {row["at_once"]: row["pace"] for row in table.rows if row["at_once"] != "auto"}
 
 
 def watched(profile: Profile, played: Played) -> Table:
