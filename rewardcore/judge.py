@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self, Unpack, overload
 from .calls import Batch, Driver, Pending, check_may_wait
 from .clock import Event
 from .failures import ConfigurationError, RewardcoreError
+from .forks import no_fork
 from .notices import Losses, Tally
 from .options import AnyOptions, AsyncioOptions, HttpOptions, ProcessOptions, SelfOptions
 from .progress import Watcher, watching
@@ -302,5 +303,6 @@ def open_judge(mode: str, endpoint: Any, **options: Any) -> Judge:
         if name not in taken.__annotations__:
             known = ", ".join(taken.__annotations__)
             raise ConfigurationError(f"{name} is no option of mode {mode!r}; it takes {known}")
-    opener: Callable[..., Judge] = getattr(importlib.import_module(module_name, __package__), function)
+    with no_fork:
+        opener: Callable[..., Judge] = getattr(importlib.import_module(module_name, __package__), function)
     return opener(endpoint, **options)

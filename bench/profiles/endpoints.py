@@ -174,6 +174,22 @@ class Storms(Endpoint):
 
 
 @dataclass(kw_only=True)
+class ByChance(Endpoint):
+    """Refuses a `share`, however slowly it is asked: one replica of many is broken, or others ask there too."""
+
+    share: float = 0.1
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self._dice = random.Random(self.seed)
+
+    def decide(self, sample: int, now: float, in_flight: int) -> Decision:
+        if self._dice.random() < self.share:
+            return Decision(self.refusal, 0.0)
+        return super().decide(sample, now, in_flight)
+
+
+@dataclass(kw_only=True)
 class LongTail(Endpoint):
     """Bears any load; replies of very different length, and the time goes by the length."""
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from ..calls import Driver
 from ..failures import ConfigurationError
+from ..forks import no_fork
 from ..judge import AsyncioJudge, Judge
 from .drivers.loop import LoopDriver
 from .drivers.loop_thread import LoopThread
@@ -16,7 +17,7 @@ from .drivers.sync import SyncDriver
 from .endpoint import Endpoint
 from .processes import check_children
 from .settings import Settings
-from .transports import Transport, no_fork
+from .transports import Transport
 
 if TYPE_CHECKING:
     from .check import Check

@@ -14,6 +14,7 @@ something gets through again:
   rate is what was accepted meanwhile; it is tried a little higher, and higher, until it is refused again.
 - Nothing got through at all for three cuts, or nothing is in the air: a storm, or an outage. The window is halved, then
   one probe at a time goes out after growing pauses; when one gets through, all is as before, evenly spaced.
+- Refused even at half of what was accepted before, it is neither: it is chance (`chance.py`), and is overlooked.
 Until it is known which, departures are evenly spaced, since in a bunch a rate looks like a cap.
 
 **What it does not do.** It does not count a sample's attempts (`retry.py` does), and knows no clock. Where the limit is
@@ -33,6 +34,7 @@ from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 from ..reply import Quota
+from .chance import Chance
 from .knee import Knee
 
 AUTO_START = 8
@@ -123,6 +125,7 @@ class Pace:
         self._next = -math.inf  # when the next may leave
         self._next_place = -math.inf  # when the next place comes, before anybody has answered
         self._is_blind = finds
+        self._chance = Chance()
         self._knee = Knee() if finds else None
         # Growth: below `_target` a place for each reply; above it `_step` of the window, after `_caution` replies.
         self._target = ceiling
@@ -223,6 +226,7 @@ class Pace:
         if self._answers >= _ENOUGH:  # the very first may be the shortest of all
             self._is_blind = False
         self.health += _HEALTH_MEMORY * (1.0 - self.health)
+        self._chance.answered(now, self.latency, self._per_second)
         if number > self.last_good:
             self.last_good, self._failed_in_a_row = number, 0
         if self._silence and number > self._silence[0].number:
@@ -246,6 +250,7 @@ class Pace:
 
     def failed(self, number: int, now: float, others: int, pressed: bool) -> None:
         """An attempt failed, but not for want of room: it may be the sample's fault, or nothing gets through."""
+        self._chance.failed(number)
         if number > self.last_good:
             self._failed_in_a_row += 1
             if self._failed_in_a_row >= _IN_A_ROW:
@@ -258,6 +263,11 @@ class Pace:
         self.health -= _HEALTH_MEMORY * self.health
         self._refused += 1
         self._refused_in_all += 1
+        was_believed = bool(self._chance.share)
+        if self._chance.refused(number, self.latency, self._per_second):
+            if not was_believed:
+                self._forgive(now)
+            return
         if self._knee is not None:
             self._knee.begin()
         # A window that is all in the air says as much as samples that wait: the batch is just as large.
@@ -281,6 +291,11 @@ class Pace:
         if is_new:
             self._progress = 0
             self._cut_after, self._cut_at, self._refused = self.sent, now, 0
+
+    @property
+    def _per_second(self) -> float:
+        """How many may leave in a second as things stand."""
+        return min(self.rate, self.window / max(self.latency, 1e-3))
 
     # What a refusal does at once.
 
@@ -359,6 +374,14 @@ class Pace:
         else:
             self.window = self._target = first.window
             self.rate, self._step = math.inf, 0.0
+
+    def _forgive(self, now: float) -> None:
+        """It was chance, not the pace: back to what was accepted before, evenly spaced, and on from there."""
+        self._silence.clear()
+        self.is_dry, self._is_even, self._bound = False, True, None
+        self._agreed, self._caution, self._progress = 0, 1, 0
+        self.rate, self._step, self._next = math.inf, 0.25, now
+        self.window = self._target = min(self.ceiling, max(1, math.ceil(self._chance.width)))
 
     def _conclude(self, cut: Cut) -> None:
         """Some got through and some did not: a cap, if it was at the same number in flight as the last time."""

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Literal
 
 from ..clock import SYSTEM_CLOCK, Clock
 from ..failures import ConfigurationError
+from ..forks import no_fork
 from ..notices import log
 from ..options import is_number
 from ..rubrics import QUALITY, Rubric
@@ -124,8 +125,8 @@ class Settings:
     def _connections(self) -> int:
         """How many this process may open; told where that is fewer than were asked for."""
         try:
-            import resource
-
+            with no_fork:
+                import resource
             files = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
             places = max(1, files - len(os.listdir("/dev/fd")) - OTHER_FILES)
         except (ImportError, OSError):  # no such limit here

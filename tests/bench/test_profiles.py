@@ -14,7 +14,7 @@ import pytest
 from bench.profiles import report
 from bench.profiles.__main__ import main
 from bench.profiles.drive import SEED, SIZE, new_pace, own_pace, play
-from bench.profiles.endpoints import PROFILES, Bucket, Endpoint, MovingCap, Storms
+from bench.profiles.endpoints import PROFILES, Bucket, ByChance, Endpoint, MovingCap, Storms
 from bench.scenarios import REGISTRY
 from rewardcore.http.pace import AUTO_CEILING, Pace
 from tests.bench.test_reporting import bench_session
@@ -23,6 +23,23 @@ figures_of = functools.cache(lambda name: report.measure(PROFILES[name]))
 
 
 every_profile = pytest.mark.parametrize("name", PROFILES)
+
+
+# Refused by chance.
+
+
+@pytest.mark.parametrize("share", [0.02, 0.05, 0.1, 0.3])
+@pytest.mark.parametrize("capacity", [None, 80])
+def test_who_refuses_by_chance_is_not_asked_ever_more_slowly(share, capacity):
+    """Without `chance.py` 60 at once reach a hundredth of this, and less with every batch."""
+    endpoint = Endpoint(capacity=capacity, refusal=503)
+    ideal = sum(own_pace(endpoint, 60)) / (1 - share)
+    fixed = play(ByChance(share=share, capacity=capacity, refusal=503), new_pace(60), until=10 * ideal)
+    auto = play(ByChance(share=share, capacity=capacity, refusal=503), new_pace("auto"), until=10 * ideal)
+    assert fixed.lost == auto.lost == 0
+    assert fixed.seconds < ideal / 0.6
+    assert auto.seconds < 3 * ideal
+    assert max(fixed.makespans[2:]) < 2 * ideal / len(fixed.makespans)
 
 
 # The gates.

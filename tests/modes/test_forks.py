@@ -107,6 +107,35 @@ def test_a_fork_while_another_thread_imports_the_client(mode: str, client: str, 
     assert script.requests == 6
 
 
+IMPORTED = (
+    HEAD
+    + """
+from rewardcore.forks import no_fork
+
+class Watching:
+    def find_spec(self, name, path, target=None):
+        if not no_fork._is_owned():
+            unheld.append(name)
+
+unheld = []
+if __name__ == "__main__":
+    sys.meta_path.insert(0, Watching())
+    with open_judge() as judge:
+        judged(judge, "anything", 3)
+    # What is not there is looked for again each time, and leaves no module half imported.
+    print(sorted({name for name in unheld if name in sys.modules}))
+"""
+)
+
+
+@pytest.mark.parametrize("mode", ["sync", "asyncio-aiohttp", "asyncio-httpx"])
+def test_whatever_comes_with_a_mode_or_its_first_request_is_imported_where_no_fork_can_come_between(
+    mode: str, server: HostileServer
+) -> None:
+    run = run_script(IMPORTED, server.base_url, server.script(ok).marker, json.dumps(MODES[mode]))
+    assert run == ("[]\n", "", 0)
+
+
 # A cache that the caller brought.
 
 CACHE = (

@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 
 from ...calls import check_may_wait, never_waits
 from ...clock import Clock
-from ..transports import no_fork
+from ...forks import no_fork
 
 T = TypeVar("T")
 

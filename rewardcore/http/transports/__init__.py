@@ -6,9 +6,7 @@ worker_pool.py (processes that fetch and parse). They know nothing of calls, ret
 
 from __future__ import annotations
 
-import os
 import socket
-import threading
 from typing import Protocol, TypeVar
 
 from ...reply import Answer, Reply
@@ -41,9 +39,3 @@ def no_such_host(error: BaseException) -> bool:
     """Whether the name does not exist, other than that nobody could say so far."""
     found = cause_of(error, socket.gaierror)
     return found is not None and found.errno in (socket.EAI_NONAME, getattr(socket, "EAI_NODATA", None))
-
-
-#: Held while a client is imported or the loop begins: a fork at that moment would leave the child half of it, for ever.
-no_fork = threading.RLock()
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(before=no_fork.acquire, after_in_parent=no_fork.release, after_in_child=no_fork.release)

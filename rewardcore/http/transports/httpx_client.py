@@ -6,11 +6,12 @@ sets a time limit: the driver cancels what is overdue, and a worker process is i
 
 from __future__ import annotations
 
-import encodings.idna  # noqa: F401  # these two would come with the first request, when a fork may come in between
+import encodings.idna  # noqa: F401  # these three would come with the first request, when a fork may come in between
 import ssl
 from collections.abc import Mapping
 
 import anyio._backends._asyncio  # noqa: F401
+import httpcore  # noqa: F401
 import httpx
 
 from ...failures import BrokenReply, ConnectionFailed, Disconnected, Failure, TlsFailed, UnknownHost
