@@ -17,12 +17,15 @@ _LOW = 0.5
 _REFUSED, _ACCEPTED, _MOST_WANTED = 3, 2, 96
 #: What is accepted in a second is measured over so many requests, round trips and seconds; its memory fades with each.
 _SPAN, _ROUND_TRIPS, _SECONDS, _FADING = 32, 2.0, 1.0, 0.98
-#: So many answers say how long one takes, and so what is borne one after the other.
-_ENOUGH = 8
+#: So many answers say how long one takes, and so what is borne one after the other; when one takes so much longer, what
+#: was borne before says nothing any more.
+_ENOUGH, _SLOWER = 8, 2.0
 #: How many outcomes the present share and the believed one are of.
 _RECENT, _MEMORY = 1 / 32, 1 / 512
 #: More than chance: so many times its share and so much more, and this at the most.
 _TIMES, _MORE, _MOST = 2.0, 0.15, 0.65
+#: So many in a row are no chance either.
+_UNLIKELY = 1e-4
 #: A belief that is shaken within so many outcomes was none; one that has become smaller than this is over.
 _YOUNG, _LEAST = 64, 0.005
 
@@ -34,12 +37,13 @@ class Chance:
         self.share = 0.0
         self.width = 0.0
         self._flow = 0.0  # accepted in a second
+        self._latency = 0.0  # at that time
         self._recent = 0.0
-        self._began, self._accepted = math.inf, 0
+        self._began, self._latency_then, self._accepted = math.inf, 0.0, 0
         self._low_refused = self._low_accepted = 0
         self._age = self._answers = 0
         self._wanted = _REFUSED
-        self._latest = 0
+        self._latest = self._row = 0
 
     def answered(self, now: float, latency: float, pace: float) -> None:
         """`pace` is how many may leave in a second."""
@@ -47,16 +51,23 @@ class Chance:
         self._low_accepted += self._is_low(pace, latency)
         self._accepted += 1
         self._answers += 1
-        if self._answers >= _ENOUGH and latency:
-            self._flow, self.width = max(self._flow, 1 / latency), max(self.width, 1.0)  # one after the other
+        if latency > _SLOWER * self._latency and self._answers >= _ENOUGH:  # one after the other, for all that is known
+            self._flow, self.width, self._latency = 1 / latency, 1.0, latency
         seconds = now - self._began
         if seconds < 0.0:
-            self._began, self._accepted = now, 0
+            if latency:  # the first reply's is known with the next
+                self._begin(now, latency)
         elif self._accepted >= _SPAN and seconds >= max(_SECONDS, _ROUND_TRIPS * latency):
             flow = self._accepted / seconds
-            self._flow = max(_FADING * self._flow, flow)
-            self.width = max(_FADING * self.width, flow * latency)
-            self._began, self._accepted = now, 0
+            if flow > _FADING * self._flow:
+                self._latency = min(latency, self._latency_then)  # it may have become slow meanwhile
+                self._flow, self.width = flow, max(1.0, flow * self._latency)
+            else:
+                self._flow, self.width = _FADING * self._flow, max(1.0, _FADING * self.width)
+            self._begin(now, latency)
+
+    def _begin(self, now: float, latency: float) -> None:
+        self._began, self._latency_then, self._accepted = now, latency, 0
 
     def failed(self, number: int) -> None:
         """Not refused, but it did not get through either."""
@@ -65,10 +76,11 @@ class Chance:
     def refused(self, number: int, latency: float, pace: float) -> bool:
         """Whether it is chance, and to be overlooked; `number` is its departure's."""
         is_lone = number > self._latest + 1  # a storm refuses one after another
+        self._row = 1 if is_lone else self._row + 1
         self._latest = max(number, self._latest)
         self._count(1.0)
         if self.share:
-            if self._recent <= min(_MOST, _TIMES * self.share + _MORE):
+            if self._recent <= min(_MOST, _TIMES * self.share + _MORE) and self.share**self._row >= _UNLIKELY:
                 return True
             if self._age < _YOUNG:
                 self._wanted = min(2 * self._wanted, _MOST_WANTED)
@@ -85,7 +97,7 @@ class Chance:
 
     def _forget(self) -> None:
         """What was accepted before says nothing any more."""
-        self.share = self.width = self._flow = 0.0
+        self.share = self.width = self._flow = self._latency = 0.0
         self._low_refused = self._low_accepted = 0
         self._began = math.inf
 
