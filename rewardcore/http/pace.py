@@ -264,7 +264,8 @@ class Pace:
         self._refused += 1
         self._refused_in_all += 1
         was_believed = bool(self._chance.share)
-        if self._chance.refused(number, self.latency, self._per_second):
+        is_cap = self.rate == math.inf and self._bound is not None and _is_same(others, self._bound)
+        if self._chance.refused(number, self.latency, math.inf if is_cap else self._per_second):
             if not was_believed:
                 self._forgive(now)
             return
@@ -386,7 +387,7 @@ class Pace:
     def _conclude(self, cut: Cut) -> None:
         """Some got through and some did not: a cap, if it was at the same number in flight as the last time."""
         bound, self._bound = self._bound, cut.others
-        if bound is None or abs(cut.others - bound) <= max(1, bound // 32):
+        if bound is None or _is_same(cut.others, bound):
             self._agreed += bound is not None
             self._caution = min(max(128, 2 * cut.others), 2 * self._caution)
             if self.rate < math.inf and self._agreed >= _AGREED:
@@ -441,3 +442,7 @@ class Pace:
             self.rate = math.inf
         if self.rate * self.latency > 1.0:
             self.window = self.ceiling
+
+
+def _is_same(others: int, bound: int) -> bool:
+    return abs(others - bound) <= max(1, bound // 32)
