@@ -8,7 +8,6 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 import tomllib
 from pathlib import Path
 
@@ -254,7 +253,6 @@ def test_a_signal_ends_a_command_that_waits_with_one_sentence(command, number, c
             preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
         )
         with process, endpoint.accept()[0]:
-            time.sleep(1.0)  # connected is not yet waiting: what comes in between can be lost
             process.send_signal(number)
             _, errors = process.communicate(timeout=60)
     assert (process.returncode, errors) == (code, f"rewardcore: {says}\n")

@@ -11,7 +11,7 @@ import contextlib
 import os
 import threading
 from collections.abc import Coroutine
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
 from typing import Any, TypeVar
 
 from ...calls import check_may_wait, never_waits
@@ -19,6 +19,9 @@ from ...clock import Clock
 from ...forks import no_fork
 
 T = TypeVar("T")
+
+#: How often a thread that waits for the loop looks up for a signal.
+_LOOK_UP_SECONDS = 0.5
 
 #: How long a thread that nothing can interrupt is waited for: one that looks up a name, or that a rubric holds up.
 _PATIENCE_SECONDS = 2.0
@@ -58,7 +61,10 @@ class LoopThread:
     def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
         """Run to the end, from another thread."""
         check_may_wait()
-        return asyncio.run_coroutine_threadsafe(coroutine, self.loop).result()
+        future = asyncio.run_coroutine_threadsafe(coroutine, self.loop)
+        while not wait([future], _LOOK_UP_SECONDS).done:
+            pass  # a Ctrl-C in the moment before this thread sleeps would wake it only when all is over
+        return future.result()
 
     def _run(self) -> None:
         asyncio.set_event_loop(self.loop)
