@@ -6,6 +6,7 @@ A virtual clock is this class with time that jumps; its event loop's `time()` mu
 from __future__ import annotations
 
 import asyncio
+import math
 import threading
 import time
 from typing import Protocol
@@ -21,6 +22,19 @@ class Event(Protocol):
     def wait(self, timeout: float | None = None) -> bool: ...
 
 
+#: A Ctrl-C in the moment before a thread sleeps would wake it only when all is over: so often, whoever waits looks up.
+LOOK_UP_SECONDS = 0.5
+
+
+class _Event(threading.Event):
+    def wait(self, timeout: float | None = None) -> bool:
+        until = math.inf if timeout is None else time.monotonic() + timeout
+        while not super().wait(min(LOOK_UP_SECONDS, until - time.monotonic())):
+            if time.monotonic() >= until:
+                return False
+        return True
+
+
 class Clock:
     """The machine's monotonic clock; its event loop is uvloop's where that is installed."""
 
@@ -31,7 +45,7 @@ class Clock:
         time.sleep(seconds)
 
     def event(self) -> Event:
-        return threading.Event()
+        return _Event()
 
     def new_event_loop(self) -> asyncio.AbstractEventLoop:
         try:

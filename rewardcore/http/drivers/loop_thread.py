@@ -15,13 +15,10 @@ from concurrent.futures import ThreadPoolExecutor, wait
 from typing import Any, TypeVar
 
 from ...calls import check_may_wait, never_waits
-from ...clock import Clock
+from ...clock import LOOK_UP_SECONDS, Clock
 from ...forks import no_fork
 
 T = TypeVar("T")
-
-#: How often a thread that waits for the loop looks up for a signal.
-_LOOK_UP_SECONDS = 0.5
 
 #: How long a thread that nothing can interrupt is waited for: one that looks up a name, or that a rubric holds up.
 _PATIENCE_SECONDS = 2.0
@@ -62,8 +59,8 @@ class LoopThread:
         """Run to the end, from another thread."""
         check_may_wait()
         future = asyncio.run_coroutine_threadsafe(coroutine, self.loop)
-        while not wait([future], _LOOK_UP_SECONDS).done:
-            pass  # a Ctrl-C in the moment before this thread sleeps would wake it only when all is over
+        while not wait([future], LOOK_UP_SECONDS).done:
+            pass
         return future.result()
 
     def _run(self) -> None:
