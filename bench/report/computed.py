@@ -41,7 +41,7 @@ class Sweep:
     auto: Played
 
     @property
-    def knee(self) -> int:
+    def knee(self) -> int | None:
         return knee_of({setting: pace_of(played) for setting, played in self.fixed.items()})
 
 
@@ -55,9 +55,11 @@ class Endpoints:
         return f"computed for this page, commit {short(commit())}"
 
 
-def knee_of(paces: Mapping[int, float]) -> int:
+def knee_of(paces: Mapping[int, float]) -> int | None:
+    """None where the highest limit that was tried is the first to be the best: the curve may rise beyond it."""
     best = max(paces.values())
-    return min(setting for setting, pace in paces.items() if pace >= KNEE * best)
+    found = min(setting for setting, pace in paces.items() if pace >= KNEE * best)
+    return found if found < max(paces) else None
 
 
 def pace_of(played: Played) -> float:

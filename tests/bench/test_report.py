@@ -314,6 +314,11 @@ def test_the_knee_is_the_smallest_limit_that_is_nearly_the_best():
     assert computed.Sweep(ENDPOINTS["cap-429"], fixed, played(19.0)).knee == 80
 
 
+def test_a_curve_that_rises_to_its_end_has_no_knee_yet():
+    assert computed.knee_of({8: 36.0, 64: 177.0, 128: 250.0}) is None
+    assert computed.knee_of({60: 100.0}) is None
+
+
 def test_a_long_run_is_thinned_and_keeps_its_end():
     thin = computed.thinned(played(100.0, 5000), 50)
     assert len(thin) == 50

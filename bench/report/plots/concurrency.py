@@ -18,8 +18,8 @@ _FEW = 8
 _CROSS = "M-0.7,-0.7L0.7,0.7M0.7,-0.7L-0.7,0.7"
 
 
-def sweep(table: Table, knee: int) -> dict[str, Any]:
-    """A point for each fixed setting; "auto", if it was asked, as a line across, and the knee as one down."""
+def sweep(table: Table, knee: int | None) -> dict[str, Any]:
+    """A point for each fixed setting; "auto", if it was asked, as a line across, and the knee, if any, as one down."""
     fixed = [row for row in table.rows if row["at_once"] != "auto"]
     auto = [row for row in table.rows if row["at_once"] == "auto"]
     settings = [row["at_once"] for row in fixed]
@@ -37,11 +37,12 @@ def sweep(table: Table, knee: int) -> dict[str, Any]:
         alt.Tooltip("refused:Q", title=table.columns["refused"], format=".1f"),
     ]
     base = look.chart(fixed).encode(x=x, y=y)
-    at_knee = look.chart([{"at_once": knee, "label": f"knee: {knee}"}]).encode(x=x)
+    told = f"knee: {knee}" if knee is not None else f"no knee up to {settings[-1]}"
+    at_knee = look.chart([{"at_once": knee or settings[-1], "label": told}]).encode(x=x)
     across = look.chart([{**row, "label": f"auto: {row['pace']:.1f} a second"} for row in auto]).encode(y=y)
     return look.finished(
         [
-            at_knee.mark_rule(strokeDash=look.DASHES, strokeWidth=look.THIN, color=var("ink")),
+            *([at_knee.mark_rule(strokeDash=look.DASHES, strokeWidth=look.THIN, color=var("ink"))] if knee else []),
             across.mark_rule(strokeWidth=1.6, color=var("ink")).encode(tooltip=tips[1:]),
             base.mark_line(color=var("asyncio")),
             base.mark_point(filled=True, color=var("asyncio")).encode(tooltip=tips),

@@ -140,7 +140,9 @@ def concurrency(newest: Newest, endpoints: Endpoints) -> Section:
             Figure(
                 "sweep-own",
                 "How many at once, at your endpoints",
-                "Samples a second with each limit, in rounds in which all take their turn; the median of the rounds.",
+                "Samples a second with each limit, in rounds in which all take their turn; the median of the rounds."
+                f" The knee is the smallest limit that reaches {100 * KNEE:.0f} % of the best; where the highest one is"
+                " the first to, there is none yet, and higher limits may judge more.",
                 [
                     Panel(concurrency_plots.sweep(table, knee_of(concurrency_tables.fixed(table))), name)
                     for name, table in own.items()
