@@ -26,8 +26,9 @@ def quiet(*_: object) -> None:
 
 @pytest.fixture
 def few_choices(monkeypatch):
-    """Each is judged in virtual time: some are enough to see the table."""
+    """Each is judged in virtual time: some, under one seed, are enough to see the table."""
     monkeypatch.setattr(bench.calibrate.predict, "CHOICES", (8,))
+    monkeypatch.setattr(bench.calibrate.predict, "_seeds", lambda profile, n: 1)
 
 
 @pytest.mark.usefixtures("few_choices")

@@ -18,6 +18,7 @@ from rewardcore.http.cache_contents import find, look_into
 from rewardcore.http.cache_prune import prune, shrink
 from rewardcore.http.request import RequestBuilder
 from rewardcore.reply import Reply
+from tests import commands
 from tests.core.test_cache import UNUSABLE
 
 NET = 60.0
@@ -273,8 +274,7 @@ def test_nothing_is_lost_while_another_process_writes(path):
 
 
 def run(*arguments):
-    command = [sys.executable, "-m", "rewardcore", "cache", *map(str, arguments)]
-    return subprocess.run(command, capture_output=True, text=True, timeout=NET)
+    return commands.rewardcore("cache", *arguments)
 
 
 @pytest.mark.parametrize("blow", [signal.SIGKILL, signal.SIGINT])

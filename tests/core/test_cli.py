@@ -20,11 +20,7 @@ from rewardcore.failures import CacheError, ConfigurationError, Failure, NotJudg
 from rewardcore.http.request import RequestBuilder
 from rewardcore.reply import Reply
 from rewardcore.serving.signals import Terminated
-
-
-def rewardcore(*arguments):
-    command = [sys.executable, "-c", "from rewardcore.cli import main; main()", *map(str, arguments)]
-    return subprocess.run(command, capture_output=True, text=True)
+from tests.commands import rewardcore
 
 
 def noted(error):
@@ -250,7 +246,6 @@ def test_a_signal_ends_a_command_that_waits_with_one_sentence(command, number, c
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
-            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
         )
         with process, endpoint.accept()[0]:
             process.send_signal(number)

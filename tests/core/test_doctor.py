@@ -3,7 +3,6 @@
 import json
 import os
 import subprocess
-import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,6 +11,7 @@ import pytest
 from rewardcore.cli import machine as reading
 from rewardcore.cli.diagnosis import Machine, Package, Torch, diagnose
 from rewardcore.testing import SimulatedServer
+from tests import commands
 
 GIB = 2**30
 GPU = {"name": "H100", "free": 70 * GIB, "total": 80 * GIB}
@@ -106,8 +106,7 @@ def test_a_broken_torch_is_told_in_its_own_words(monkeypatch: pytest.MonkeyPatch
 
 
 def doctor(*arguments: str, **environment: str) -> "subprocess.CompletedProcess[str]":
-    command = [sys.executable, "-m", "rewardcore", "doctor", *arguments]
-    return subprocess.run(command, capture_output=True, text=True, env=os.environ | environment)
+    return commands.rewardcore("doctor", *arguments, env=os.environ | environment)
 
 
 def test_the_command_ends_with_1_when_something_is_wrong_and_says_so_in_json(tmp_path: Path) -> None:

@@ -18,6 +18,7 @@ import pyarrow.parquet
 import pytest
 
 from rewardcore.testing import SimulatedServer
+from tests import commands
 from tests.modes.hostile_server import eventually
 
 #: Slow enough to be interrupted, four at once.
@@ -36,25 +37,21 @@ class Folder:
         texts = (line if isinstance(line, str) else json.dumps(line) for line in lines)
         (self.path / name).write_text("".join(f"{text}\n" for text in texts))
 
-    def command(self, *flags: str, source: str = "samples.jsonl", out: str = "verdicts.jsonl") -> list[str]:
-        where = ["--base-url", self.server.base_url, "--model", "judge"]
-        return [sys.executable, "-m", "rewardcore", "judge", source, out, *where, *flags]
+    def words(self, *flags: str, source: str = "samples.jsonl", out: str = "verdicts.jsonl") -> list[str]:
+        return ["judge", source, out, "--base-url", self.server.base_url, "--model", "judge", *flags]
 
     def judge(self, *flags: str, **files: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            self.command(*flags, **files), cwd=self.path, capture_output=True, text=True, env=_environment()
-        )
+        return commands.rewardcore(*self.words(*flags, **files), cwd=self.path, env=_environment())
 
     @contextlib.contextmanager
     def judging(self, *flags: str) -> Iterator[subprocess.Popen[str]]:
         process = subprocess.Popen(
-            self.command(*flags),
+            [sys.executable, "-m", "rewardcore", *self.words(*flags)],
             cwd=self.path,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
             env=_environment(),
-            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
         )
         with process:
             try:

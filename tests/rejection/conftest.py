@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from rewardcore.testing import SimulatedServer
+from tests import commands
 
 VARIABLES = (
     "MODEL_PATH", "MODEL_NAME", "NUM_ROLLOUT", "TEMPERATURE", "MAX_RETRIES", "CONCURRENCY", "MAX_DATA", "MODEL_PORT",
@@ -53,8 +54,7 @@ class Command:
 
     def alone(self, *arguments: object, **variables: str) -> subprocess.CompletedProcess[str]:
         environment = self.environment(**variables)
-        command = self.arguments(*arguments)
-        return subprocess.run(command, cwd=self.directory, env=environment, capture_output=True, text=True)
+        return commands.rewardcore("reject-sample", *arguments, cwd=self.directory, env=environment)
 
     def rows(self, rows: list[dict[str, Any]] | int) -> None:
         write_rows(self.directory / "rows.jsonl", problems(rows) if isinstance(rows, int) else rows)

@@ -4,10 +4,10 @@ import base64
 import json
 import signal
 import subprocess
-import sys
 
 import pytest
 
+from tests import commands
 from tests.modes.hostile_server import HostileServer, says
 from tests.rejection.conftest import COMMAND, problems
 from tests.serving.conftest import until
@@ -395,8 +395,7 @@ def test_two_runs_do_not_write_to_one_folder(command):
 
 
 def test_the_command_is_listed_and_its_help_names_every_flag(command):
-    done = subprocess.run([sys.executable, "-c", COMMAND, "--help"], capture_output=True, text=True)
-    assert "reject-sample" in done.stdout
+    assert "reject-sample" in commands.rewardcore("--help").stdout
     shown = command.alone("--help", COLUMNS="200").stdout
     for flag in ("model-path", "num-rollout", "skip-vllm-launch", "model-port", "log-dir", "no-resume", "extra-body"):
         assert f"--{flag}" in shown

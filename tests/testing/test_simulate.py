@@ -19,6 +19,7 @@ import pytest
 from rewardcore.testing import Profile, SimulatedServer
 from rewardcore.testing.latency import flag
 from rewardcore.testing.profiles import PROFILES
+from tests import commands
 
 ROOT = Path(__file__).resolve().parents[2]
 NET = 60.0
@@ -30,7 +31,7 @@ def command(*arguments: str) -> list[str]:
 
 
 def run(*arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(command(*arguments), cwd=ROOT, capture_output=True, text=True, timeout=NET)
+    return commands.rewardcore("simulate", *arguments)
 
 
 @contextlib.contextmanager
