@@ -7,6 +7,7 @@ import contextlib
 import faulthandler
 import logging
 import os
+import signal
 import sys
 from collections.abc import Generator, Iterator
 from pathlib import Path
@@ -27,6 +28,8 @@ def pytest_configure(config: pytest.Config) -> None:
 
         settings.register_profile("unhurried", deadline=None)  # no test asserts on the wall clock
         settings.load_profile("unhurried")
+    # Whoever runs the tests in the background ignores Ctrl-C, and so would every command that they start.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     config.stash[_stderr] = os.dup(sys.__stderr__.fileno())  # before pytest captures it
 
 

@@ -37,8 +37,6 @@ def _python(*arguments: str, stdin: int | None = None, cwd: str | None = None) -
         cwd=cwd,
         env={**os.environ, "PYTHONPATH": str(_ROOT), "PYTHONWARNINGS": "error"},
         start_new_session=True,
-        # Whoever runs the tests in the background ignores Ctrl-C, and what ignores it passes that on.
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # type: ignore[arg-type,return-value]
     )
     try:
         yield process
