@@ -40,7 +40,7 @@ def main(grace: float, command: list[str]) -> None:
     )
     _tell("pid", child.pid)
     is_ending, kill_at, lifeline = False, math.inf, [sys.stdin.fileno()]
-    while child.returncode is None or _is_anyone_left(child.pid):
+    while True:
         ready, _, _ = select.select([*lifeline, woken], [], [], _LOOK_SECONDS if is_ending else None)
         asked = b""
         if woken in ready:
@@ -49,7 +49,8 @@ def main(grace: float, command: list[str]) -> None:
             said = os.read(lifeline[0], 64)
             asked += said or b"t"
             lifeline = lifeline if said else []
-        _reap(child)
+        if not _reap(child):
+            return
         if not is_ending and (asked or child.returncode is not None):
             is_ending, kill_at = True, time.monotonic() + grace
             _signal(child.pid, signal.SIGTERM)
@@ -74,13 +75,19 @@ def _tell(*words: object) -> None:
         os.write(sys.stdout.fileno(), (" ".join(map(str, words)) + "\n").encode())
 
 
-def _reap(child: subprocess.Popen[bytes]) -> None:
-    """Whoever of our children has ended: the command, and orphans that became ours."""
-    with contextlib.suppress(ChildProcessError):
+def _reap(child: subprocess.Popen[bytes]) -> bool:
+    """Whoever of our children has ended, orphans that became ours too; whether anyone is left.
+
+    That is the kernel's to say: a list of processes, read one by one, misses whoever ends or is orphaned meanwhile.
+    """
+    try:
         while (found := os.waitpid(-1, os.WNOHANG))[0]:
             if found[0] == child.pid:
                 child.returncode = os.waitstatus_to_exitcode(found[1])
                 _tell("exit", child.returncode)
+    except ChildProcessError:
+        return not _IS_LINUX and _exists(child.pid)
+    return True
 
 
 def _signal(group: int, number: signal.Signals) -> None:
@@ -95,9 +102,8 @@ def _signal(group: int, number: signal.Signals) -> None:
                 os.kill(pid, number)
 
 
-def _is_anyone_left(group: int) -> bool:
-    if _HAS_PROC:
-        return bool(_descendants())
+def _exists(group: int) -> bool:
+    """Where orphans do not become ours, those of the command's group are all that can be known."""
     try:
         os.killpg(group, 0)
     except OSError:

@@ -163,3 +163,23 @@ def test_a_signal_of_its_own_ends_the_server_as_politely(stand: Stand) -> None:
         os.kill(keeper, signal.SIGTERM)
         assert stand.all_are_gone()
         assert scripts.ended(process)[2] == 0
+
+
+ORPHANS_OF_A_MOMENT = """
+import ctypes, os, subprocess, sys
+from rewardcore.serving import keeper
+ctypes.CDLL(None).prctl(keeper._PR_SET_CHILD_SUBREAPER, 1)
+for _ in range(5):
+    command = ["sh", "-c", "for orphan in 1 2 3 4 5 6 7 8; do sleep 0.05 & done"]
+    kept = subprocess.Popen(
+        [sys.executable, "-I", "-S", keeper.__file__, "60", *command], stdin=subprocess.PIPE, stdout=subprocess.DEVNULL
+    )
+    kept.wait()
+    with open(f"/proc/self/task/{os.getpid()}/children") as file:
+        print(file.read().split())
+"""
+
+
+def test_nobody_who_ends_in_the_last_moment_is_left_unreaped() -> None:
+    """Where PID 1 reaps nobody, as in many containers, such zombies would stay for ever."""
+    assert scripts.run_inline(ORPHANS_OF_A_MOMENT)[0].splitlines() == ["[]"] * 5
