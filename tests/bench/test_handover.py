@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import pytest
 
+from bench import handover
 from bench.handover import Tally, counting_bytecodes
 from bench.ideal import list_schedule
 from bench.prefix_blocks import BLOCK, PrefixBlocks
 from bench.scenarios import GUARDS, REGISTRY, Scenario
+from bench.virtual import VirtualClock
 from rewardcore import Sample, Verdict
 from rewardcore.testing.latency import LatencyModel, Profile
 from tests.bench.test_runner import run_scenario
@@ -65,6 +67,19 @@ def test_a_stream_leaves_no_more_behind_than_its_latencies():
     found = run_scenario(REGISTRY["calls-stream"])
     assert found.left_behind == 32
     assert found.digest == run_scenario(REGISTRY["respx/asyncio-httpx/1024"]).digest
+
+
+def test_a_streams_memory_is_read_while_the_judge_stands_still(monkeypatch):
+    """Else it depends on how far the judge's thread has come, and one revision differs from itself."""
+    run, busy = VirtualClock.run, []
+
+    def watched(clock, main):
+        monkeypatch.setattr(handover, "_held_bytes", lambda: busy.append(len(clock._busy)) or 0)
+        return run(clock, main)
+
+    monkeypatch.setattr(VirtualClock, "run", watched)
+    run_scenario(REGISTRY["calls-stream"])
+    assert busy == [1, 1], "the reader alone"
 
 
 @pytest.mark.parametrize("id", ["warm-memory", "warm-file"])
