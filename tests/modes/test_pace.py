@@ -138,9 +138,8 @@ def test_an_endpoint_that_goes_away_for_a_while_is_asked_by_one_probe_at_a_time_
         own_server.leave(2.0)
         # What was in the air is cut off, and each may find out on its own that nobody is there.
         eventually(lambda: judge.stats.in_flight <= 1, "the cut flights have landed")
-        seen = set()
-        while own_server.is_away:
-            seen.add(judge.stats.in_flight)
+        seen: set[int] = set()
+        eventually(lambda: seen.add(judge.stats.in_flight) or not own_server.is_away, "it is back")
         away = judge.stats
         verdicts = waiting()
         after = judge.stats

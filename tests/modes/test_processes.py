@@ -197,6 +197,56 @@ def test_ctrl_c_leaves_nothing_behind(mode: str, server: HostileServer, tmp_path
     eventually(lambda: script.in_flight == 0, "the connections are gone")
 
 
+GIVEN_UP = (
+    HEAD
+    + """
+import os, signal, socket, threading
+import httpcore._synchronization
+
+def give_up():
+    os.kill(os.getpid(), signal.SIGUSR1)
+
+def while_it_connects():
+    def connect(*arguments, **options):
+        socket.create_connection = undisturbed
+        connection = undisturbed(*arguments, **options)
+        give_up()
+        return connection
+
+    undisturbed, socket.create_connection = socket.create_connection, connect
+
+def while_it_takes_a_lock():
+    def enter(lock):
+        Lock.__enter__ = undisturbed
+        undisturbed(lock)
+        threading.Timer(0.1, give_up).start()  # as a parent does until it is heard
+        give_up()
+        return lock
+
+    Lock = httpcore._synchronization.ThreadLock
+    undisturbed, Lock.__enter__ = Lock.__enter__, enter
+
+def main(base_url, marker, setup):
+    options = {"workers": 1, "worker_setup": globals()[setup], "deadline": 60.0}
+    with rc.open_judge("process", rc.Endpoint(base_url, "judge"), **options) as judge:
+        print(*(verdict.status for verdict in judge.judge(samples(marker))), judge.stats.retried)
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
+"""
+)
+
+
+@pytest.mark.parametrize("setup", ["while_it_connects", "while_it_takes_a_lock"])
+def test_a_request_that_is_given_up_between_two_steps_of_its_client_harms_no_later_one(
+    setup: str, server: HostileServer
+) -> None:
+    script = server.script(ok)
+    output, errors, code = run_script(GIVEN_UP, server.base_url, script.marker, setup)
+    assert (output, code) == ("ok ok 1\n", 0)
+    assert [line for line in errors.splitlines() if not line.startswith("rewardcore: ")] == []
+
+
 UNCLOSED = (
     HEAD
     + """

@@ -107,7 +107,12 @@ class BlockingHttpx:
 
     def __init__(self, endpoint: Endpoint) -> None:
         self._exchange = _Exchange(endpoint)
-        self._client = httpx.Client(verify=endpoint.ssl_context(), trust_env=False)
+        self._tls = endpoint.ssl_context()
+        self.renew()
+
+    def renew(self) -> None:
+        """After an interrupt, which may leave a client in any state: one of its locks held, a socket half opened."""
+        self._client = httpx.Client(verify=self._tls, trust_env=False)
 
     def send(self, body: bytes) -> Reply:
         try:

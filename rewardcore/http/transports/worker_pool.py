@@ -13,6 +13,7 @@ import os
 import pickle
 import signal
 import threading
+import warnings
 from collections.abc import Awaitable, Callable
 from multiprocessing.connection import Connection
 
@@ -125,6 +126,8 @@ def _answer_requests(
             raise WorkerDied("the request was given up")
 
     signal.signal(_GIVE_UP, interrupt)
+    # What an interrupted client had opened is closed as it is forgotten: nobody else can.
+    warnings.filterwarnings("ignore", "unclosed <(socket|ssl)", ResourceWarning)
 
     def answer(body: bytes) -> Answer:
         nonlocal sending
@@ -133,6 +136,10 @@ def _answer_requests(
             reply = transport.send(body)
             sending = False
             return Answer(reply) if by_sample else grade(rubric, reply)
+        except WorkerDied as given_up:
+            sending = False
+            transport.renew()
+            return Answer(failure=given_up)
         except Failure as failure:
             return Answer(failure=failure)
         except BaseException as error:
