@@ -17,6 +17,13 @@ import pytest
 #: Seconds until a test that hangs shows where, in every thread, and ends the whole run.
 GUARD_SECONDS = float(os.environ.get("REWARDCORE_TEST_GUARD_SECONDS", "300"))
 HERE = Path(__file__).parent
+#: They take longest. Where several processes test, a file each, nobody is to wait for one of them at the end.
+FIRST = (
+    "modes/test_pace.py",
+    "bench/test_gate_defects.py",
+    "modes/test_histories.py",
+    "self_judge/test_gate_memory.py",
+)
 _stderr = pytest.StashKey[int]()
 
 
@@ -35,6 +42,11 @@ def pytest_configure(config: pytest.Config) -> None:
 
 def pytest_unconfigure(config: pytest.Config) -> None:
     os.close(config.stash[_stderr])
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    first = {HERE / name for name in FIRST}
+    items.sort(key=lambda item: item.path not in first)
 
 
 @pytest.hookimpl(wrapper=True)

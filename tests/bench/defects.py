@@ -86,8 +86,8 @@ DEFECTS = [
         (
             (
                 _HTTPX,
-                "httpx.Client(verify=endpoint.ssl_context(), trust_env=False)",
-                "httpx.Client(verify=endpoint.ssl_context(), limits=httpx.Limits(max_keepalive_connections=0))",
+                "httpx.Client(verify=self._tls, trust_env=False)",
+                "httpx.Client(verify=self._tls, limits=httpx.Limits(max_keepalive_connections=0))",
             ),
         ),
         ("wire-process", "connections opened"),
