@@ -2,7 +2,8 @@
 
 A call brings samples. `take` makes flights of them (requests to put on the wire), unless the cache or an identical
 flight answers them; it also says which flight to give up. `settle` takes an attempt's answer, and either parks the
-flight for another or hands its verdict to every seat on it. How fast requests leave is `pace.py`'s to say.
+flight for another or hands its verdict to every seat on it. How fast requests leave is `pace.py`'s to say, and what an
+outcome means `outcomes.py`'s.
 
 The engine owns a request's whole life. While anybody sits on it, it is wanted. When the last seat is left it is late:
 nobody waits, but its reply may still be shared or cached, for a while, and as long as nobody needs its place. When
@@ -22,18 +23,7 @@ from functools import partial
 from operator import attrgetter
 
 from ..calls import Call, Run, WouldBlock
-from ..failures import (
-    BrokenReply,
-    ConnectionFailed,
-    DeadlinePassed,
-    Disconnected,
-    Failure,
-    JudgeClosed,
-    NeverAnswered,
-    Overloaded,
-    Stalled,
-    WorkerDied,
-)
+from ..failures import DeadlinePassed, Failure, JudgeClosed, Stalled
 from ..notices import Trouble, log
 from ..reply import Answer, Reply
 from ..rubrics import Rubric
@@ -42,10 +32,11 @@ from ..sample import Sample
 from ..stats import Stats
 from .cache import Cache
 from .flight import Aside, Flight, GiveUp
+from .outcomes import Outcomes
 from .pace import Pace
 from .patience import Patience
 from .request import Request, RequestBuilder
-from .retry import Blame, Breaker, backoff
+from .retry import Blame, Breaker
 from .timetable import Timetable
 
 #: How long a request may outlive the last call that wanted it.
@@ -81,15 +72,15 @@ class Engine:
     _air: OrderedDict[Flight, None] = field(default_factory=OrderedDict)  # wanted and sent, the earliest first
     _look_at: float = -math.inf  # when to look for those that have stalled
     _dying: int = 0
-    _reached: bool = False  # it has answered, whatever it said
-    _replied: bool = False
-    _dark_since: float | None = None  # since when it is asked, and has never answered
     _asides: deque[Aside] = field(default_factory=deque)
     _draws: set[tuple[bytes, int]] = field(default_factory=set)
     reads_sample: bool = field(init=False)  # such a rubric reads replies here, for each sample, not on their way
     _numbers_draws: bool = field(init=False)  # an independent rubric that does not say which draw it wants
+    _outcomes: Outcomes = field(init=False)
 
     def __post_init__(self) -> None:
+        of_the_endpoint = self.pace, self.patience, self.startup_timeout, self.mask
+        self._outcomes = Outcomes(*of_the_endpoint, self.trouble, self.blame, self.uniform)
         self.reads_sample = reads_sample(self.rubric)
         self._numbers_draws = bool(getattr(self.rubric, "independent", False)) and not says_repeat(self.rubric)
 
@@ -97,7 +88,7 @@ class Engine:
         run = call.run
         if not self._open and (run is None or not run.has_begun):
             self.breaker.close()
-            self._dark_since = None
+            self._outcomes.begin()
         if run is not None:
             run.has_begun = True
         if call.waiting:
@@ -161,24 +152,22 @@ class Engine:
             log.debug("%s, attempt %d, %.3f s: %s", flight.request.key.hex()[:16], flight.attempts, latency, said)
         if reply is not None:
             self.stats.arrived(latency, reply.usage)
-            self.patience.heard(latency)
-            self._replied = True
-        self._reached = self._reached or not isinstance(failure, (ConnectionFailed, WorkerDied))
-        self._tell_pace(flight, failure, reply, now)
+        outcomes, others = self._outcomes, self.stats.in_flight
+        outcomes.heard(flight, failure, reply, now, others, failure is not None and self._presses)
         if answer.reply is not None and self.cache is not None:
             try:
                 self.cache.put(flight.request.key, answer.reply, self.builder.material(flight.request))
             except Exception as error:
                 answer = _cache_failed("put", error, answer.reply)
         if failure is not None:
-            failure = self._at_the_start(flight, failure, now)
-            ends_all = failure.opens_breaker or (failure.opens_breaker_at_first and not self._replied)
+            failure = outcomes.at_the_start(flight, failure, now)
+            ends_all = outcomes.ends_all(failure)
             if ends_all and self.breaker.open(failure):
                 log.error("%s; the rest of this run is not sent", self.mask(str(failure)))
             if failure.retryable and not ends_all:
-                retry_at = self._retry_at(flight, failure, now)
+                retry_at = outcomes.retry_at(flight, failure, now, others)
                 if retry_at is not None:
-                    self._tell_trouble(failure, now)
+                    outcomes.tell(failure, now)
                     self._parked.add(retry_at, flight)
                     return
                 answer = Answer(failure=flight.failure)
@@ -234,47 +223,6 @@ class Engine:
         while queue and (not queue[0].seats or self.breaker.failure is not None):
             self._land(queue.popleft(), Answer(failure=self.breaker.failure))
 
-    def _tell_pace(self, flight: Flight, failure: Failure | None, reply: Reply | None, now: float) -> None:
-        """What the endpoint bears is learnt from everything it says, and from what it does not say."""
-        others = self.stats.in_flight
-        if failure is None or not failure.retryable:
-            usage = reply.usage if reply is not None else None
-            self.pace.answered(
-                flight.number,
-                now,
-                others,
-                flight.latency if reply is not None else None,
-                usage.get("completion_tokens") if usage else None,
-                reply.quota if reply is not None else None,
-            )
-            self.blame.answered()
-        elif isinstance(failure, Overloaded):
-            asked = failure.retry_after  # one that is past the deadline fails this sample, and holds up no other
-            fits = asked is not None and now + asked < flight.deadline
-            self.pace.refused(flight.number, now, others, self._presses, asked if fits else None)
-        elif isinstance(failure, BrokenReply):
-            self.pace.answered(flight.number, now, others)
-        elif not isinstance(failure, WorkerDied) and not _is_stale(flight, failure):
-            self.pace.failed(flight.number, now, others, self._presses)
-
-    def _at_the_start(self, flight: Flight, failure: Failure, now: float) -> Failure:
-        """A server that has never answered may still be starting; after so long it is taken for not there."""
-        if self._reached or not isinstance(failure, ConnectionFailed):
-            return failure
-        if self._dark_since is None:
-            self._dark_since = now - flight.latency
-        seconds = now - self._dark_since
-        if seconds < self.startup_timeout or not failure.retryable:
-            return failure
-        return NeverAnswered(f"{failure} (never an answer in {seconds:.0f} s; startup_timeout says how long to ask)")
-
-    def _tell_trouble(self, failure: Failure, now: float) -> None:
-        if (told := self.trouble.told(failure, now, self.pace.at_once)) is not None:
-            doing = f"asking again, {self.pace.words}"
-            if not self._reached and self.startup_timeout < math.inf:
-                doing = f"it has never answered, and is asked for {self.startup_timeout:g} s (startup_timeout)"
-            log.warning("%s", self.mask(f"{told}; {doing}"))
-
     def _next_stall(self) -> tuple[float, Flight | None]:
         """Who will have been in the air for too long first, and when: those that stalled before have longer."""
         first: tuple[float, Flight | None] = math.inf, None
@@ -292,7 +240,7 @@ class Engine:
         flight.failure = failure = Stalled(f"no reply from {self.builder.host} within {seconds:.1f} s")
         again = self._flights[flight.request.key] = flight.again()
         self._again.append(again)
-        self._tell_trouble(failure, now)
+        self._outcomes.tell(failure, now)
         self.pace.failed(flight.number, now, self.stats.in_flight - 1, self._presses)
         return self._give_up(flight)
 
@@ -416,34 +364,6 @@ class Engine:
         self._draws.add((base, number))
         return self.builder.repeated(request, number)
 
-    def _retry_at(self, flight: Flight, failure: Failure, now: float) -> float | None:
-        """When to try again; None when this failure was the last."""
-        before, flight.failure = flight.failure, failure
-        if not flight.seats:
-            return None
-        if _is_stale(flight, failure):
-            return now
-        # Whoever failed twice, and others got through in between, failed by itself; unless the first time there was
-        # no room: then others that got through say nothing about an outage that came after them.
-        was_refused = isinstance(before, Overloaded) and not isinstance(failure, Overloaded)
-        since = flight.number if was_refused else flight.failed
-        others_got_through = self.pace.last_good > since
-        # Known for faults of its own, and it cannot be what else is in the air that overloads the endpoint.
-        is_known = bool(flight.faults) and not (isinstance(failure, Overloaded) and self.stats.in_flight)
-        if self.blame.falls_on(flight, flight.number, failure, since, others_got_through, is_known):
-            flight.faults += (failure,)
-            if self.blame.is_final(flight.faults):
-                return None
-        flight.failed = flight.number
-        if (asked := failure.retry_after) is not None:
-            if now + asked >= flight.deadline:
-                past = f"asked to wait {asked:g} s, which is past the deadline"
-                flight.failure = type(failure)(f"{failure} ({past})")
-                return None
-            return now + asked + 0.1 * backoff(flight.attempts, self.uniform)
-        # While nothing gets through, the pause is the endpoint's, not the sample's.
-        return now if self.pace.is_dry else now + backoff(flight.attempts, self.uniform)
-
     def _land(self, flight: Flight, answer: Answer) -> None:
         """Every seat gets this verdict, and the flight is over."""
         self._forget(flight)
@@ -505,11 +425,6 @@ class Engine:
         self._deadlines.lost()
         if call.run is not None:
             self.release(call.run)
-
-
-def _is_stale(flight: Flight, failure: Failure) -> bool:
-    """Most likely a keep-alive connection that the server had already closed: tried again free of charge."""
-    return isinstance(failure, Disconnected) and flight.attempts == 1
 
 
 def _cache_failed(method: str, error: Exception, reply: Reply | None = None) -> Answer:

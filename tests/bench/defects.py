@@ -99,7 +99,7 @@ DEFECTS = [
                 _ENGINE,
                 "        failure, reply = answer.failure, answer.reply or answer.said\n",
                 "        failure, reply = answer.failure, answer.reply or answer.said\n"
-                "        self.stats.in_flight += isinstance(failure, Overloaded)\n",
+                "        self.stats.in_flight += failure is not None\n",
             ),
         ),
         ("refused-crowd", "makespan"),

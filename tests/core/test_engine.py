@@ -72,12 +72,12 @@ class Told(Call):
 class Desk:
     """An engine, its clock, and the calls that were brought to it."""
 
-    def __init__(self, rubric=None, cache=None, limit=60, uniform=lambda: 0.5, max_retries=MAX_RETRIES):
+    def __init__(self, rubric=None, cache=None, limit=60, uniform=lambda: 0.5, max_retries=MAX_RETRIES, **options):
         self.rubric = rubric or Echo()
         builder = RequestBuilder(ENDPOINT, self.rubric)
         pace = Pace(limit, uniform=uniform)
         self.engine = Engine(
-            builder, self.rubric, cache or MemoryCache(), pace, uniform=uniform, blame=Blame(max_retries)
+            builder, self.rubric, cache or MemoryCache(), pace, uniform=uniform, blame=Blame(max_retries), **options
         )
         self.counters = self.engine.stats
         self.now = 0.0

@@ -13,10 +13,7 @@ from tests.core.test_engine import Desk, failed
 
 
 def a_desk(*, request_timeout=None, startup_timeout=math.inf, limit=60):
-    desk = Desk(limit=limit)
-    desk.engine.patience = Patience(request_timeout)
-    desk.engine.startup_timeout = startup_timeout
-    return desk
+    return Desk(limit=limit, patience=Patience(request_timeout), startup_timeout=startup_timeout)
 
 
 def statuses(call):
