@@ -33,8 +33,8 @@ from rewardcore.local.torch_generator import TorchGenerator
 from rewardcore.memory.measured import measure as measure_on_gpu
 from rewardcore.memory.predicted import Curve
 
-#: What a batch took, as each device can tell: counted without the weights, allocated with them.
-COUNTED, ALLOCATED, RESERVED = "counted peak", "CUDA peak allocated", "CUDA peak reserved"
+#: What a batch allocates on a CPU, without the weights and with them; and what CUDA's allocator says.
+COUNTED, WITH_WEIGHTS, ALLOCATED, RESERVED = "counted peak", "CPU peak", "CUDA peak allocated", "CUDA peak reserved"
 
 
 def measure(order: Order, hear: Hear) -> None:
@@ -101,8 +101,10 @@ def _measure_memory(order: Order, judge: TorchGenerator, hear: Hear) -> None:
         counted = self_mode.counted_records(judge)
         peaks = {each.metric: int(each.value) for each in counted}
         points = {size: peaks[f"{COUNTED}, batch {size}"] for size in BATCH_SIZES}
-        hear_records(hear, exactly([*counted, *_line(COUNTED, points)]))
-        hear_records(hear, _over_predicted({size: weights + peak for size, peak in points.items()}, predicted))
+        whole = {size: weights + peak for size, peak in points.items()}
+        all_in_all = [record(MEMORY, f"{WITH_WEIGHTS}, batch {size}", whole[size], "bytes", "lower") for size in whole]
+        hear_records(hear, exactly([*counted, *_line(COUNTED, points), *all_in_all]))
+        hear_records(hear, _over_predicted(whole, predicted))
         return
     lengths = (self_mode.longest_prompt(judge), order.max_tokens)
     for number in order.all_rounds:

@@ -237,15 +237,17 @@ def test_waits_and_losses_are_there_for_every_shape_and_load(newest):
 
 def test_memory_is_of_peaks_with_the_weights_in_them_side_by_side(newest):
     extra = [record(MEMORY, "counted peak, batch 1", 5, "bytes", "lower")]  # what a batch adds to the weights
+    extra += [record(MEMORY, "CPU peak, batch 1", 2 * 2**20, "bytes", "lower")]
     table = memory.side_by_side(memory.by_batch_size(Newest([*newest, *extra])))
     assert list(table.columns) == [
         "batch_size",
         "predicted peak",
         "predicted peak of a long reply",
+        "CPU peak",
         "CUDA peak allocated",
     ]
     assert [row["batch_size"] for row in table.rows] == [1, 2, 4, 8, 16]
-    assert table.rows[0]["predicted peak"] == 3.0
+    assert (table.rows[0]["predicted peak"], table.rows[0]["CPU peak"]) == (3.0, 2.0)
 
 
 def test_a_peer_is_told_in_times_of_ours(newest):

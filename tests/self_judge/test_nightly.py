@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from bench.nightly import control
-from bench.nightly.batches import COUNTED
+from bench.nightly.batches import COUNTED, WITH_WEIGHTS
 from bench.nightly.compare import CONTROL, compare
 from bench.nightly.night import Device, Night
 from bench.nightly.parts import CONTROL_SCENARIOS, Order, Part, parts_of
@@ -63,6 +63,7 @@ def test_every_batch_size_has_its_memory_measured_beside_the_prediction(night, s
     memory = series_of(night.records)[MEMORY]
     ratio = memory[f"measured over predicted, batch {size}"].value
     measured = memory["weights"].value + memory[f"{COUNTED}, batch {size}"].value
+    assert memory[f"{WITH_WEIGHTS}, batch {size}"].value == measured
     assert ratio == measured / memory[f"predicted peak, batch {size}"].value
     assert 0.85 < ratio < 1.05
 

@@ -13,6 +13,8 @@ from bench.report.table import Row, Table
 from bench.scenarios import BATCH_SIZES, SIZES
 
 _TIMES = "datum.label + '×'"
+#: Below this, the axis of speed-ups needs finer ticks: at 1 and 3 alone, nothing could be read.
+_SMALL = 5.0
 
 
 def claims(table: Table) -> dict[str, Any]:
@@ -42,6 +44,7 @@ def by_size(table: Table, claimed: Sequence[Row] = (), is_labelled: bool = False
     """A line for each mode; dashed what is ideal, hollow what is claimed."""
     modes = list(dict.fromkeys(row["mode"] for row in table.rows))
     figures = [row[name] for row in table.rows for name in ("speed_up", "ideal") if row[name]]
+    ticks = [1, 3, 10, 30, 100] if max(figures) > _SMALL else [0.3, 0.5, 1, 1.5, 2, 3, 5]
     x = alt.X(
         "n:Q",
         scale=alt.Scale(type="log", domain=[SIZES[0] * 0.7, SIZES[-1] * 1.5], nice=False),
@@ -51,7 +54,7 @@ def by_size(table: Table, claimed: Sequence[Row] = (), is_labelled: bool = False
     y = alt.Y(
         "speed_up:Q",
         scale=alt.Scale(type="log", domain=[0.8 * min(1.0, *figures), 1.5 * max(figures)], nice=False),
-        axis=alt.Axis(values=[1, 3, 10, 30, 100], format="~g", labelExpr=_TIMES, title=None),
+        axis=alt.Axis(values=ticks, format="~g", labelExpr=_TIMES, title=None),
     )
     tips = [
         alt.Tooltip("mode:N"),

@@ -19,14 +19,14 @@ def memory_by_batch_size(newest: Newest) -> Section:
     if not table:
         sentence = "Memory by batch size is not measured yet, which needs torch:"
         return Section("memory", "Memory", about, missing=[(sentence, commands.SELF)])
-    line, measured = memory.line(newest), any(not row["is_predicted"] for row in table.rows)
+    line, has_gpu = memory.line(newest), any(row["kind"].startswith("CUDA") for row in table.rows)
     curve = f" The predicted curve is {line}." if line else ""
     predicted = {row["kind"] for row in table.rows if row["is_predicted"]}
     figure = Figure(
         "memory-by-batch-size",
         "Peak by batch size",
         "The longest prompts of the benchmarks' samples, weights included. Predicted: the model run with fake tensors,"
-        f" every storage counted, exact; CPU, CUDA: what the device says.{curve}",
+        f" every storage counted, exact; CPU: the same of a real batch; CUDA: what its allocator says.{curve}",
         [Panel(memory_plots.by_batch_size(table))],
         [("Memory by batch size", memory.side_by_side(table))],
         [
@@ -37,7 +37,7 @@ def memory_by_batch_size(newest: Newest) -> Section:
         layout="beside",
         is_open=True,
     )
-    missing = [] if measured else [("No GPU has measured it yet; a night does:", commands.NIGHT)]
+    missing = [] if has_gpu else [("No GPU has measured it yet; a night does:", commands.NIGHT)]
     return Section("memory", "Memory", about, [figure], missing)
 
 
