@@ -27,8 +27,9 @@ from rewardcore.rubrics import Rubric
 
 #: Each level has so many times the requests in flight of the one before, down to one at once.
 _STEP = 4
-#: A stage sends so many requests for each of its workers, or so many at least: the first wave does not count.
-_WAVES, _FEWEST = 3, 8
+#: A stage sends so many requests for each of its workers, or so many at least: the first wave does not count. The
+#: highest, which says most of a large batch, sends so many where that fits below the cap and nothing is refused.
+_WAVES, _FEWEST, _MOST_WAVES = 3, 8, 6
 #: Shares of the allowed tokens that replies are also asked for, where so many are in flight; and how many of each.
 _LENGTHS, _LENGTHS_AT_ONCE, _OF_EACH = (0.125, 0.5), 4, 12
 #: What tells a cap from a rate: at most so many requests, half as many again at once as were borne.
@@ -57,13 +58,15 @@ class Plan:
     def within(cls, max_requests: int, max_concurrent: int) -> Plan:
         """As many levels as fit; raises ValueError where not even the lowest two do."""
         ladder = itertools.takewhile(lambda level: level < max_concurrent, (_STEP**step for step in itertools.count()))
-        levels = [(level, max(_FEWEST, _WAVES * level)) for level in [*ladder, max_concurrent]]
+        levels = [(level, _quota(level)) for level in [*ladder, max_concurrent]]
         while len(levels) > 2 and _others() + sum(quota for _, quota in levels) > max_requests:
             levels.pop()
         plan = cls(tuple(levels), max_requests)
         if plan.requests > max_requests:
             raise ValueError(f"--max-requests must be at least {plan.requests}, not {max_requests}")
-        return plan
+        highest, quota = levels.pop()
+        most = max(quota, min(_MOST_WAVES * highest, quota + max_requests - plan.requests))
+        return replace(plan, levels=(*levels, (highest, most)))
 
     @property
     def requests(self) -> int:
@@ -85,6 +88,10 @@ class Plan:
             f"{self.requests} requests of about {read:,} prompt tokens ({self.requests * read:,} in all){most}; "
             f"never more than {self.max_requests} on the wire (--max-requests)"
         )
+
+
+def _quota(level: int) -> int:
+    return max(_FEWEST, _WAVES * level)
 
 
 def _others() -> int:
@@ -196,6 +203,8 @@ class _Prober:
 
         async def work() -> None:
             for number in numbers:
+                if outcomes["refused"] and pause is None and number >= _quota(at_once):
+                    return  # what is left of the budget is for pressing on
                 self._tell(what, self._meter.sent, self._total)
                 attempt = await self._ask(builder, at_once, number, is_short=shorter is not None)
                 outcomes[attempt.outcome] += 1

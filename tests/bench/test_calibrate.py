@@ -40,7 +40,7 @@ def test_the_command_says_what_it_costs_what_it_found_and_what_to_choose(capsys,
         assert server.stats().requests <= 120 + 60
     printed = capsys.readouterr()
     first, second, *_ = printed.err.splitlines()
-    assert "93 requests of about" in first
+    assert "120 requests of about" in first
     assert "never more than 120 on the wire (--max-requests)" in first
     assert "never more than 60 on the wire (--verify-requests)" in second
     assert "--verify leaves out 100, 1024, to stay below --verify-requests" in printed.err
@@ -159,6 +159,22 @@ def test_a_plan_leaves_out_the_levels_that_do_not_fit():
     assert [level for level, _ in Plan.within(400, 64).levels] == [1, 4, 16, 64]
     assert [level for level, _ in Plan.within(200, 64).levels] == [1, 4, 16]
     assert [level for level, _ in Plan.within(400, 30).levels] == [1, 4, 16, 30]
+
+
+@pytest.mark.parametrize(("max_requests", "quota"), [(285, 192), (300, 207), (400, 307), (10_000, 384)])
+def test_the_highest_level_gets_what_is_left_of_the_budget(max_requests, quota):
+    """Up to twice what it needs: a large batch is predicted from it."""
+    plan = Plan.within(max_requests, 64)
+    assert plan.levels[-1] == (64, quota)
+    assert plan.requests <= max_requests
+
+
+@pytest.mark.judge_server(concurrency_limit=24, latency=0.01, retry_after=0.0)
+def test_a_level_that_is_refused_leaves_what_is_left_for_telling_a_cap_from_a_rate(judge_server):
+    attempts = probe(judge_server.endpoint, QUALITY, Plan.within(400, 64), quiet, seed=0)
+    highest, pressed = ([each for each in attempts if each.stage == stage] for stage in (6, 7))
+    assert ({each.at_once for each in highest}, len(highest)) == ({64}, 192)
+    assert len(pressed) == 400 - 1 - 24 - 8 - 12 - 48 - 192
 
 
 # What is predicted.
