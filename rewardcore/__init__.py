@@ -5,6 +5,12 @@ Importing this package imports no HTTP client and no model: each comes with the 
 
 from __future__ import annotations
 
+from .interrupts import COMMAND as _COMMAND
+from .interrupts import is_command as _is_command
+
+if _is_command():  # before all else is imported: Ctrl-C then is no traceback
+    _COMMAND.listen()
+
 import importlib
 import typing
 

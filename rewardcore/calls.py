@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from .clock import Clock, Event
-from .failures import ConfigurationError, RewardcoreError
+from .failures import ConfigurationError, Failure, RewardcoreError
 from .progress import Progress
 from .sample import Sample
 from .stats import Stats
@@ -24,7 +24,7 @@ from .verdict import Verdict
 
 
 class Run:
-    """What the calls of one stream share: how often each request has come, and that they are one run.
+    """What the calls of one stream share: how often each request has come, and what ended them all, if anything did.
 
     `draws` is how far each request's independent draws are numbered, `held` those that nobody else may use while it is
     open: while one of its calls is, or the stream itself, which counts as one.
@@ -32,6 +32,7 @@ class Run:
 
     def __init__(self, open_calls: int = 0) -> None:
         self.has_begun = False
+        self.ended_by: Failure | None = None
         self.open_calls = open_calls
         self.draws: Counter[bytes] = Counter()
         self.held: list[tuple[bytes, int]] = []
@@ -41,10 +42,11 @@ class Call:
     """One batch on its way: its samples, its deadline, and who is told of each verdict (`index, verdict`).
 
     `waiting` holds the places without a verdict, each with the flight that its sample sits on. `finished` is told once,
-    when the last verdict is in. The calls of a stream share its run.
+    when the last verdict is in. The calls of a stream share its run. `ended_by` is what opened the breaker while it was
+    open: what was not sent by then is not sent any more.
     """
 
-    __slots__ = ("__weakref__", "_finished", "_tell", "deadline", "fresh", "number", "run", "waiting")
+    __slots__ = ("__weakref__", "_finished", "_tell", "deadline", "ended_by", "fresh", "number", "run", "waiting")
 
     def __init__(
         self,
@@ -55,6 +57,7 @@ class Call:
         run: Run | None = None,
     ) -> None:
         self.run = run
+        self.ended_by: Failure | None = None
         self.number = 0  # the driver's own
         self.fresh = deque(samples)
         self.deadline = deadline
@@ -66,10 +69,12 @@ class Call:
         """The first verdict for a sample counts; the last sample's ends the call."""
         if index in self.waiting:
             del self.waiting[index]
-            self._tell(index, verdict)
-            if not self.waiting:
-                self._finished()
-                self.let_go()
+            try:
+                self._tell(index, verdict)
+            finally:
+                if not self.waiting:
+                    self._finished()
+                    self.let_go()
 
     def let_go(self) -> None:
         """Nobody waits any more, and nobody will be told: whoever would have been need not be kept for it."""
@@ -87,6 +92,7 @@ class Driver(ABC):
     def __init__(self, clock: Clock) -> None:
         self.pid = os.getpid()
         self.clock = clock
+        self._closer: dict[str, tuple[int, Event]] = {}  # who closes it: no lock, which a signal could find held
 
     @abstractmethod
     def begin(self, call: Call) -> None:
@@ -105,7 +111,31 @@ class Driver(ABC):
         return
 
     @abstractmethod
-    def close(self) -> None: ...
+    def close(self) -> None:
+        """Use `end`, which closes it once."""
+
+    def end(self) -> None:
+        """Close it, if nobody has; whoever asks for it meanwhile returns when it is closed."""
+        here, has_ended = mine = threading.get_ident(), self.clock.event()
+        first = self._closer.setdefault("by", mine)
+        if first is not mine:
+            if first[0] != here:  # else a signal's handler has come in the midst of it
+                first[1].wait()
+            return
+        try:
+            self.close()
+        finally:
+            open_drivers.discard(self)
+            has_ended.set()
+
+    def let_go(self) -> None:
+        """Nobody holds its judge any more, and the garbage collector, which says so, waits for nothing."""
+        if not self._closer and self.pid == os.getpid():
+            self._end_beside()
+
+    def _end_beside(self) -> None:
+        with contextlib.suppress(RuntimeError):  # the interpreter exits, and ends it
+            threading.Thread(target=self.end, name="rewardcore-end", daemon=True).start()
 
     @abstractmethod
     def stats(self) -> Stats: ...
@@ -113,6 +143,11 @@ class Driver(ABC):
     def wait(self, batch: Batch, timeout: float | None) -> bool:
         """Block until the batch is done, for so long at most; whether it is."""
         return batch.done_event(self.clock).wait(timeout)
+
+
+#: Those that have not ended, also of judges that are gone. After a fork these are the parent's, and their sockets in
+#: use: kept here, nothing finalises them.
+open_drivers: set[Driver] = set()
 
 
 class Batch:
@@ -170,8 +205,9 @@ class Batch:
         return self._done
 
     def _finish(self) -> None:
-        self._ended(self._verdicts)  # type: ignore[arg-type]  # every place is filled by now
+        """The caller has its verdicts before anybody else hears of them."""
         self._end(is_cancelled=False)
+        self._ended(self._verdicts)  # type: ignore[arg-type]  # every place is filled by now
 
     def _end(self, *, is_cancelled: bool) -> bool:
         try:

@@ -29,15 +29,18 @@ RewardcoreError
         │       └── RateLimited   429                                                (retried until the deadline)
         ├── Rejected              400, 422 and the rest
         │   └── WrongPath         404, 405, redirects                                (opens the breaker at first)
-        └── Denied                401, 403                                           (opens the breaker)
+        └── Denied                401                                                (opens the breaker)
+            ├── Forbidden         403: a key, or one sample's content                (opens the breaker at first)
             └── QuotaExhausted    insufficient_quota                                 (opens the breaker)
 
 A class says how its kind is treated (`status`, `retryable`, `opens_breaker`, always or until the endpoint has first
-replied); the retry layer reads only that.
+replied); the retry layer reads only that, and only of what the endpoint brought about. An open breaker ends the calls
+that are open at that moment, and no later one.
 """
 
 from __future__ import annotations
 
+import threading
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -98,7 +101,7 @@ class ServerFailed(RewardcoreError):
 
 
 class Failure(RewardcoreError):
-    """One sample was not judged. A rubric may raise it, or any of its kinds, to say why."""
+    """One sample was not judged. A rubric may raise Unparsed, Refused or Truncated; any other becomes RubricFailed."""
 
     status: ClassVar[Status] = "failed"
     retryable: ClassVar[bool] = False
@@ -215,8 +218,26 @@ class Denied(StatusFailure):
     opens_breaker = True
 
 
+class Forbidden(Denied):
+    opens_breaker = False
+    opens_breaker_at_first = True
+
+
 class QuotaExhausted(Denied):
     pass
+
+
+def described(error: BaseException) -> str:
+    """Its class and its words, also where it cannot say any."""
+    try:
+        return f"{type(error).__name__}: {error}"
+    except Exception:
+        return f"{type(error).__name__}, which says nothing"
+
+
+def is_ctrl_c(error: BaseException) -> bool:
+    """Ctrl-C comes to the main thread, from outside; anywhere else somebody's code raised it by itself."""
+    return isinstance(error, KeyboardInterrupt) and threading.current_thread() is threading.main_thread()
 
 
 def ends_run(verdict: Verdict, has_replied: bool) -> bool:

@@ -11,20 +11,22 @@ import atexit
 import collections.abc
 import contextlib
 import importlib
+import logging
 import os
 import sys
 import threading
+import weakref
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal, Self, Unpack, overload
 
-from .calls import Batch, Driver, Pending, check_may_wait
+from .calls import Batch, Driver, Pending, check_may_wait, open_drivers
 from .clock import Event
-from .failures import ConfigurationError, RewardcoreError
+from .failures import ConfigurationError, RewardcoreError, described
 from .forks import no_fork
-from .notices import Losses, Tally
+from .notices import Losses, Tally, say
 from .options import AnyOptions, AsyncioOptions, HttpOptions, ProcessOptions, SelfOptions
-from .progress import Watcher, watching
+from .progress import Watcher, watched
 from .sample import Sample
 from .stats import Stats
 from .stream import Stream
@@ -59,31 +61,31 @@ class Judge:
         self._check = check
         self._hire = hire
         self._deadline_seconds = deadline
-        self._closed = False
+        self._closed = self._is_gone = False
         self._seconds_blocked = 0.0
         self._hiring = threading.Lock()
-        self._driver = hire()
+        self._driver = self._hired()
         self._losses = Losses(self._driver.clock.now)
-        _open_judges.add(self)
-        _close_at_exit()
+        _judges.add(self)
 
     def judge(self, samples: Iterable[Sample], *, progress: Watcher | bool = False) -> list[Verdict]:
         """One verdict per sample, in input order.
 
         `progress` is told (done, total, failed) now and then, in this thread; True shows a bar, or lines, on stderr.
+        Where it raises an Exception it is told no more, with a warning, and judging goes on.
         """
         pending = self.submit(samples)
-        with watching(progress) as tell:
-            while progress and not pending.done():
-                try:
-                    tell(pending.progress)
-                except BaseException:
-                    pending.cancel()
-                    raise
-                pending.wait(_LOOK_SECONDS)
-            verdicts = pending.result()
-            tell(pending.progress)
-        return verdicts
+        if progress:
+            with watched(progress, _dropped) as tell:
+                while not pending.done():
+                    try:
+                        tell(pending.progress)
+                    except BaseException:  # Ctrl-C
+                        pending.cancel()
+                        raise
+                    pending.wait(_LOOK_SECONDS)
+                tell(pending.progress)
+        return pending.result()
 
     def submit(self, samples: Iterable[Sample]) -> Pending:
         """Return at once; collect with `result()`. The sync mode only begins to work there."""
@@ -127,15 +129,18 @@ class Judge:
         return self._closed
 
     def close(self) -> None:
-        """Give every waiting sample its verdict, put the cache on disk, leave nothing running. Twice is fine."""
-        if self._closed:
+        """Give every waiting sample its verdict, put the cache on disk, leave nothing running.
+
+        Twice is fine, also at once: whoever closes returns when it is closed.
+        """
+        if self._is_gone:
             return
         check_may_wait()
         self._closed = True
-        _open_judges.discard(self)
         if self._driver.pid == os.getpid():
-            self._driver.close()
+            self._driver.end()
             self._losses.flush()
+        self._is_gone = True
 
     def __enter__(self) -> Self:
         return self
@@ -184,9 +189,15 @@ class Judge:
         if self._driver.pid != os.getpid():
             with self._hiring:
                 if self._driver.pid != os.getpid():
-                    self._driver = self._hire()
-                    _close_at_exit()
+                    self._driver = self._hired()
         return self._driver
+
+    def _hired(self) -> Driver:
+        driver = self._hire()
+        open_drivers.add(driver)
+        weakref.finalize(self, driver.let_go).atexit = False  # by then it is closed
+        _close_at_exit()
+        return driver
 
 
 class AsyncioJudge(Judge):
@@ -212,6 +223,10 @@ class AsyncioJudge(Judge):
                     yield stream.receive()
 
 
+def _dropped(error: Exception) -> None:
+    say(logging.WARNING, "progress raised %s; it is told no more, and judging goes on", described(error))
+
+
 def _numbered(samples: Iterable[Sample]) -> Iterator[tuple[int, Sample]]:
     """The samples with their places; a clear error where there is something else."""
     if isinstance(samples, (str, bytes, Sample)) or not isinstance(samples, Iterable):
@@ -223,14 +238,16 @@ def _numbered(samples: Iterable[Sample]) -> Iterator[tuple[int, Sample]]:
         yield index, sample
 
 
-_open_judges: set[Judge] = set()
-_inherited: list[Driver] = []
+_judges: weakref.WeakSet[Judge] = weakref.WeakSet()
 
 
 def _close_all() -> None:
     """At exit: a judge that was never closed still gets its cache onto the disk."""
-    for judge in list(_open_judges):
+    for judge in list(_judges):
         judge.close()
+    for driver in list(open_drivers):
+        if driver.pid == os.getpid():
+            driver.end()
 
 
 def _close_at_exit() -> None:
@@ -244,15 +261,14 @@ def _close_at_exit() -> None:
         util.Finalize(None, _close_all, exitpriority=100)
 
 
-def _keep_the_parents_drivers() -> None:
-    """After a fork: the drivers are the parent's, their sockets in use. Kept here, nothing finalises them."""
-    for judge in list(_open_judges):
+def _hire_anew() -> None:
+    """After a fork: the drivers are the parent's, and whoever was hiring one too."""
+    for judge in list(_judges):
         judge._hiring = threading.Lock()
-        _inherited.append(judge._driver)
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_keep_the_parents_drivers)
+    os.register_at_fork(after_in_child=_hire_anew)
 
 
 #: mode → the module and its function that opens it, and the options it takes.

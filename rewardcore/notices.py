@@ -3,16 +3,19 @@
 Silence is a defect, and so is noise: the first attempt that failed is told, then at most one line in ten seconds, but
 for a cut of how many are asked at once; and what was not judged, at the end of each call, where calls are few.
 `Trouble` and `Losses` decide what is worth a line and when; they know no clock.
+
+Whatever is told while a judge works goes through `say`, beside the call that it is about: nobody who listens can keep
+a verdict from its caller.
 """
 
 from __future__ import annotations
 
 import logging
 import sys
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable
 
-from .failures import Failure
+from .failures import Failure, is_ctrl_c
 from .verdict import Verdict
 
 log = logging.getLogger("rewardcore")
@@ -32,11 +35,33 @@ class _ToStderr(logging.Handler):
         super().__init__(logging.WARNING)
 
     def emit(self, record: logging.LogRecord) -> None:
-        if len(log.handlers) == 1 and not (log.propagate and logging.getLogger().handlers):
+        is_heard_elsewhere = len(log.handlers) > 1 or (log.propagate and logging.getLogger().handlers)
+        if sys.stderr is not None and not is_heard_elsewhere:  # print would take None for stdout
             print(f"rewardcore: {record.getMessage()}", file=sys.stderr, flush=True)
 
 
 log.addHandler(_ToStderr())
+
+
+def say(level: int, message: str, *arguments: object) -> None:
+    """A line of the log. A handler that raises, even to exit, and a stderr that is gone are passed over."""
+    try:
+        log.log(level, message, *arguments)
+    except BaseException as error:
+        if is_ctrl_c(error):
+            raise
+
+
+class Once:
+    """Lines that are worth telling once."""
+
+    def __init__(self) -> None:
+        self._told: set[str] = set()
+
+    def say(self, about: str, level: int, message: str, *arguments: object) -> None:
+        if about not in self._told:
+            self._told.add(about)
+            say(level, message, *arguments)
 
 
 class Trouble:
@@ -84,23 +109,29 @@ class Tally:
             self.kinds[kind] += 1
             self.why.setdefault(kind, why)
 
+    def merge(self, other: Tally) -> None:
+        self.kinds.update(other.kinds)
+        self.why = other.why | self.why
+
 
 class Losses:
-    """What calls have lost, told when they end: call by call, or together where calls are many."""
+    """What calls have lost, told when they end: call by call, or together where calls are many.
+
+    Calls end in any thread. There is no lock, which a fork or a signal could find held: whoever pops what was kept back
+    owns it.
+    """
 
     def __init__(self, now: Callable[[], float]) -> None:
         self._now = now
         self._may_tell, self._told_at = float(_AT_FIRST), now()
-        self._tally, self._samples, self._calls = Tally(), 0, 0
+        self._kept: deque[tuple[Tally, int, int]] = deque()  # with how many samples and calls
 
     def ended(self, tally: Tally, samples: int) -> None:
         """A call of so many samples has ended."""
         if not tally.kinds:
             return
-        self._tally.kinds.update(tally.kinds)
-        self._tally.why = tally.why | self._tally.why
-        self._samples += samples
-        self._calls += 1
+        self._kept.append((tally, samples, 1))
+        self._kept.append(self._owned())
         now = self._now()
         self._may_tell = min(_AT_FIRST, self._may_tell + (now - self._told_at) / QUIET_SECONDS)
         self._told_at = now
@@ -110,14 +141,25 @@ class Losses:
 
     def flush(self) -> None:
         """Whatever was kept back."""
-        tally, samples, calls = self._tally, self._samples, self._calls
-        self._tally, self._samples, self._calls = Tally(), 0, 0
+        tally, samples, calls = self._owned()
         if tally.kinds:
             why = tally.why[tally.kinds.most_common(1)[0][0]]
             together = f" in {calls} calls" if calls > 1 else ""
             lost = f"{tally.kinds.total()} of {samples} not judged{together}: {_counted(tally.kinds)}"
             advice = _ON_TIMEOUT if "timeout" in tally.kinds else ""
-            log.warning("%s", one_line(f"{lost} ({why})" if why else lost, _LONGEST - len(advice)) + advice)
+            line = one_line(f"{lost} ({why})" if why else lost, _LONGEST - len(advice)) + advice
+            say(logging.WARNING, "%s", line)
+
+    def _owned(self) -> tuple[Tally, int, int]:
+        """All that was kept back, which is nobody else's from here on."""
+        tally, samples, calls = Tally(), 0, 0
+        while True:
+            try:
+                kept, of_samples, of_calls = self._kept.popleft()
+            except IndexError:
+                return tally, samples, calls
+            tally.merge(kept)
+            samples, calls = samples + of_samples, calls + of_calls
 
 
 def _counted(kinds: Counter[str]) -> str:

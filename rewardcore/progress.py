@@ -7,7 +7,7 @@ import shutil
 import sys
 import time
 from collections.abc import Callable, Iterator
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 #: Without a terminal: seconds before the first line, and between two.
 _FIRST_SECONDS, _LINE_SECONDS = 2.0, 10.0
@@ -41,6 +41,29 @@ def watching(progress: Watcher | bool) -> Iterator[Watcher]:
     else:
         with showing("judged") as tell:
             yield lambda now: tell(now.done, now.total, f"{now.failed} failed" if now.failed else "")
+
+
+@contextlib.contextmanager
+def watched(progress: Watcher | bool, dropped: Callable[[Exception], object]) -> Iterator[Watcher]:
+    """`watching`, for a caller who wants verdicts first: whoever raises is `dropped`, and told no more."""
+    watch, is_out = watching(progress), False
+
+    def attempt(action: Callable[..., Any], *arguments: object) -> Any:
+        nonlocal is_out
+        try:
+            return action(*arguments)
+        except Exception as error:
+            if not is_out:
+                is_out = True
+                dropped(error)
+
+    tell = attempt(watch.__enter__)
+    has_begun = not is_out
+    try:
+        yield lambda now: None if is_out else attempt(tell, now)
+    finally:
+        if has_begun:
+            attempt(watch.__exit__, None, None, None)
 
 
 @contextlib.contextmanager

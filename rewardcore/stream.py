@@ -1,7 +1,7 @@
 """A stream: samples of any number on their way, a few rounds ahead of whoever reads their verdicts.
 
 It waits for nothing: `AsyncioJudge.astream` and `Judge.stream` are two ways to wait for it. Verdicts come in from the
-judge's one thread; everything else happens in the reader's.
+judge's one thread; everything else happens in the reader's, the tally of what was lost too.
 """
 
 from __future__ import annotations
@@ -66,12 +66,13 @@ class Stream:
 
     def receive(self) -> tuple[int, Verdict]:
         self._received += 1
-        return self.arrived.popleft()
+        index, verdict = self.arrived.popleft()
+        self._tally.add(verdict)
+        return index, verdict
 
     def _tell(self, index: int, verdict: Verdict) -> None:
         """In the judge's one thread; one wake-up of the reader for however many verdicts have gathered."""
         self.arrived.append((index, verdict))
-        self._tally.add(verdict)
         if len(self.arrived) == 1:
             self._wake()
 
@@ -83,4 +84,6 @@ class Stream:
             for call in self._calls:
                 self._driver.abandon(call)
             self._driver.release(self._run)
+            while self.arrived:  # unread
+                self.receive()
             self._losses.ended(self._tally, self._taken)

@@ -67,7 +67,7 @@ def _source() -> socket.socket:
 
 
 def serve(descriptor: int) -> None:
-    for name in _IMPORTED:
+    for name in IMPORTED:
         with contextlib.suppress(ImportError):  # an extra
             importlib.import_module(name)
     gc.collect()
@@ -91,7 +91,7 @@ def serve(descriptor: int) -> None:
 
 
 #: What the commands import when they are called.
-_IMPORTED = (
+IMPORTED = (
     "aiohttp", "httpcore", "httpx", "matplotlib.backends.backend_agg", "matplotlib.figure", "pyarrow.parquet",
     "rewardcore.cli.machine", "rewardcore.http.cache_prune", "rewardcore.http.check", "rewardcore.http.modes",
     "rewardcore.rejection", "rewardcore.testing.server", "rich.markdown", "rich.progress", "typer.rich_utils", "uvloop",

@@ -19,7 +19,7 @@ from bench.calibrate.attempts import Attempt, Outcome
 from bench.metered import Meter
 from bench.scenarios import Scenario, samples_of
 from rewardcore import Endpoint, Sample
-from rewardcore.failures import Failure, Overloaded, QuotaExhausted, Rejected, Stalled
+from rewardcore.failures import Denied, Failure, Overloaded, Rejected, Stalled
 from rewardcore.http.request import RequestBuilder
 from rewardcore.http.transports import Transport
 from rewardcore.reply import Answer, Reply
@@ -240,7 +240,7 @@ class _Prober:
         if isinstance(reply, Reply):
             is_cut = failure is not None and failure.status == "truncated"
             attempt = attempt._replace(tokens=(reply.usage or {}).get("completion_tokens"), is_cut=is_cut)
-        elif isinstance(failure, (Rejected, QuotaExhausted)) or (failure is not None and failure.opens_breaker):
+        elif isinstance(failure, (Rejected, Denied)) or (failure is not None and failure.opens_breaker):
             raise ProbeFailed(f"{failure.kind}: {failure}")  # and so would all others be
         elif failure is not None:
             outcome: Outcome = "refused" if isinstance(failure, Overloaded) else "failed"

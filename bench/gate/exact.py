@@ -1,4 +1,5 @@
-"""The exact tier: each revision runs every exact scenario once, both at the same time. Any worsening fails.
+"""The exact tier: each revision runs every exact scenario once, both at the same time. Any worsening fails,
+unless a commit explains it.
 
 What is counted over sockets, or by worker processes, is counted on a real clock, and a busy machine can make it
 another; such a failure is measured again, one revision after the other, and counts if it comes every time.

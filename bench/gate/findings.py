@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from fnmatch import fnmatchcase
 from typing import Literal
 
 Outcome = Literal["pass", "fail", "inconclusive"]
@@ -14,6 +15,9 @@ LAST_DIGITS = 1e-9
 STILL = {"instructions": 0.005, "paired": 0.05}
 #: By unit, what a figure may grow: a line more in `submit` is a few bytecodes more, and nobody's loss.
 TOLERATED = {"bytecodes": 0.02}
+#: Figures of the pace: a commit may excuse two points of one and no more. A point of a share of the requests is 0.01;
+#: of anything else, a time, a count or an efficiency, it is 1 % of what base has.
+PACE, POINTS, SHARE = ("profile-", "refused-"), 0.02, "of the requests"
 #: In the place of a metric, where a scenario gave none.
 WHOLE = "(the scenario)"
 
@@ -63,7 +67,7 @@ class Finding:
 
 
 def compare_exact(base: Measured, head: Measured, explained: Mapping[str, str] | None = None) -> list[Finding]:
-    """Every metric of every scenario that either was to run. `explained` says why a metric had to become another."""
+    """Every metric of every scenario that either was to run. `explained` says why a figure had to become another."""
     findings = []
     if not base.plan or not head.plan:
         failures = {
@@ -83,7 +87,7 @@ def compare_exact(base: Measured, head: Measured, explained: Mapping[str, str] |
             continue
         before, after = base.figures[scenario], head.figures[scenario]
         for metric in {**after, **before}:
-            outcome, why = _judge(metric, before.get(metric), after.get(metric), explained or {})
+            outcome, why = _judge(scenario, metric, before.get(metric), after.get(metric), explained or {})
             unit = (before.get(metric) or after[metric]).unit
             values = (
                 before[metric].value if metric in before else None,
@@ -108,26 +112,39 @@ def _why_not(scenario: str, base: Measured, head: Measured) -> str:
 
 
 def _judge(
-    metric: str, before: Figure | None, after: Figure | None, explained: Mapping[str, str]
+    scenario: str, metric: str, before: Figure | None, after: Figure | None, explained: Mapping[str, str]
 ) -> tuple[Outcome, str]:
     if before is None or after is None:
         return "inconclusive", f"{'base' if before is None else 'head'} has no such figure"
     if _is_same(before.value, after.value):
         return "pass", ""
+    why = _explanation(scenario, metric, explained)
     if before.direction == "equal" or isinstance(before.value, str) or isinstance(after.value, str):
-        if metric in explained:
-            return "pass", f"explained: {explained[metric]}"
-        return "fail", "changed, and no commit explains it"
+        # What is neither better nor worse is another everywhere, so that its name alone will do.
+        why = why or explained.get(metric, "")
+        return ("pass", f"explained: {why}") if why else ("fail", "changed, and no commit explains it")
     is_better = after.value < before.value if before.direction == "lower" else after.value > before.value
     if is_better:
         return "pass", "better"
-    return ("pass", "within what is tolerated") if _is_tolerated(before, after) else ("fail", "")
+    worse = abs(after.value - before.value)
+    if worse < TOLERATED.get(before.unit, 0.0) * abs(before.value):
+        return "pass", "within what is tolerated"
+    if not why:
+        is_half = metric in explained
+        return "fail", f"to explain it, name the scenario too: {scenario} {metric}" if is_half else ""
+    most = POINTS * (1.0 if before.unit == SHARE else abs(before.value))
+    if scenario.startswith(PACE) and not _is_same(worse, most) and worse > most:
+        return "fail", f"explained, but worse by more than two points: {why}"
+    return "pass", f"explained: {why}"
 
 
-def _is_tolerated(before: Figure, after: Figure) -> bool:
-    assert not isinstance(before.value, str)
-    assert not isinstance(after.value, str)
-    return abs(after.value - before.value) < TOLERATED.get(before.unit, 0.0) * abs(before.value)
+def _explanation(scenario: str, metric: str, explained: Mapping[str, str]) -> str:
+    """Why this figure had to become another: of the scenario by its name or a pattern such as `profile-*`."""
+    for figure, why in explained.items():
+        pattern, _, named = figure.partition(" ")
+        if named.strip() == metric and fnmatchcase(scenario, pattern):
+            return why
+    return ""
 
 
 def _is_same(one: Value | None, other: Value | None, within: float = LAST_DIGITS) -> bool:

@@ -31,7 +31,7 @@ KEPT = 30
 PACKAGE = ("rewardcore", "pytest_rewardcore.py", "pyproject.toml", "README.md", "LICENSE")
 RULER = Path("rewardcore") / "testing"
 WORKTREE = (".", "WORKTREE")
-#: What a commit says of a change that it wants: "Explains: score digest: fractions are read".
+#: What a commit says of a change that it wants: "Explains: refused-* makespan: a simpler pace".
 TRAILER = "Explains:"
 
 
@@ -64,12 +64,12 @@ def has_changes() -> bool:
 
 
 def explained(base: Revision, head: Revision) -> dict[str, str]:
-    """metric → why it had to become another, as the commits between them say."""
+    """Figure → why it had to become another, as the commits between them say."""
     if base.commit is None:
         return {}
     messages = _git("log", "--format=%B", f"{base.commit}..{head.commit or 'HEAD'}")
     lines = [line.removeprefix(TRAILER) for line in messages.splitlines() if line.startswith(TRAILER)]
-    return {metric.strip(): why.strip() for metric, _, why in (line.partition(":") for line in lines) if why.strip()}
+    return {figure.strip(): why.strip() for figure, _, why in (line.partition(":") for line in lines) if why.strip()}
 
 
 @contextlib.contextmanager

@@ -14,7 +14,7 @@ except ImportError:
     print("rewardcore: the command line needs typer: pip install 'rewardcore[cli]'", file=sys.stderr)
     sys.exit(2)
 
-from .. import __version__
+from .. import __version__, interrupts
 from . import cache, ending
 from .check import check
 from .doctor import doctor
@@ -61,4 +61,5 @@ def _rewardcore(
 
 def main() -> None:
     """Ends with one of `ending.EXIT_CODES`; an error is one line that says what to do, never a traceback."""
+    interrupts.COMMAND.listen()
     sys.exit(ending.run(app))

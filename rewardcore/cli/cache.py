@@ -113,9 +113,9 @@ def prune(
         if not dry_run:
             with console.progress("pages given back") as tell:
                 is_shrunk = cache_prune.shrink(path, tell)
-    except KeyboardInterrupt:
-        console.say(f"interrupted: {path} is whole, and some replies may be gone; run it again to go on")
-        raise typer.Exit(1) from None
+    except KeyboardInterrupt as end:
+        end.add_note(f"{path} is whole, and some replies may be gone; run the same again to go on")
+        raise
     after = bytes_on_disk(path)
     what, freed = f"{done.deleted:,} of {done.replies:,} replies", max(0, before - after)
     if dry_run:

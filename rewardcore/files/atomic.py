@@ -16,8 +16,10 @@ from ..notices import log
 def write_atomically(path: Path) -> Iterator[IO[bytes]]:
     """Written beside it, and put in its place at the end; if anything is raised within, nothing has changed.
 
-    For one writer at a time: what a writer that was killed has left beside it is the next one's to overwrite.
+    For one writer at a time: what a writer that was killed has left beside it is the next one's to overwrite. Of a
+    link, what it points to is replaced, and the link stays.
     """
+    path = Path(os.path.realpath(path))
     beside = path.with_name(f".{path.name}.tmp")
     with explained(path):
         try:
@@ -41,17 +43,22 @@ def explained(path: Path) -> Iterator[None]:
 
 
 def put_aside(path: Path, *beside: Path) -> None:
-    """Rename a file, and those that belong to it, to names that are free: `PATH.old-1`, and so on."""
+    """Rename a file, and those that belong to it, to names that are free: `PATH.old-1`, and so on.
+
+    Of a link, what it points to is renamed, and the link stays.
+    """
     if not path.exists():
         return
-    number = 1
-    while (aside := path.with_name(f"{path.name}.old-{number}")).exists():
+    there, number = Path(os.path.realpath(path)), 1
+    while any(each.with_name(f"{each.name}.old-{number}").exists() for each in (path, there)):
         number += 1
+    aside = f"{path.name}.old-{number}"
     with explained(path):
-        for each in (*beside, path):  # what is beside it first: half done, it can be done again
+        for each in beside:  # first: half done, it can be done again
             if each.exists():
-                each.rename(each.with_name(aside.name + each.name.removeprefix(path.name)))
-    log.warning("what was in %s is kept as %s", path, aside.name)
+                each.rename(each.with_name(aside + each.name.removeprefix(path.name)))
+        there.rename(there.with_name(f"{there.name}.old-{number}"))
+    log.warning("what was in %s is kept as %s", path, f"{there.name}.old-{number}")
 
 
 def _remember(directory: Path) -> None:

@@ -118,7 +118,7 @@ class FileRun:
             for done, (number, verdict) in enumerate(stream, start=self.resumed + 1):
                 row, is_final = waiting.pop(number), verdict.status not in TRIED_AGAIN
                 in_vain = 0 if is_final else in_vain + 1
-                has_replied = has_replied or (is_final and not verdict.cached)
+                has_replied = has_replied or ((is_final or bool(verdict.text)) and not verdict.cached)
                 if ends_run(verdict, has_replied):
                     self._stop(RewardcoreError(verdict.error))
                     continue  # whoever is on the wire may have been paid for
@@ -154,6 +154,8 @@ class FileRun:
         """What there is, and how to go on."""
         if not len(self._journal):
             return "no row is done"
+        if not self._journal.path.exists():
+            return f"all rows are done, and are in {self._out}"
         return f"{len(self._journal):,} rows are done and kept in {self._journal.path}: run the same again to go on"
 
     def __enter__(self) -> Self:
@@ -161,7 +163,7 @@ class FileRun:
 
     def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
         if isinstance(error, KeyboardInterrupt):
-            error.add_note(self.words)
+            error.add_note(self.words if len(self._journal) else f"{self.words}: run the same again")
         if self._journal.is_empty:
             self._journal.remove()
         self._journal.close()

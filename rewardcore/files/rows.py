@@ -116,7 +116,8 @@ class JsonLines(Rows):
                     except ValueError as error:
                         yield BadRow(index, place, str(error))
             except (OSError, EOFError, zlib.error) as error:
-                yield BadRow(index + 1, f"line {number + 1} of {self.name}", f"cannot be read: {error}")
+                if not is_skipped(index + 1):
+                    yield BadRow(index + 1, f"line {number + 1} of {self.name}", _not_read(error))
 
 
 class Parquet(Rows):
@@ -147,7 +148,8 @@ class Parquet(Rows):
                         yield _checked(index + place, self.name, fields)
                     index += len(batch)
             except self._errors as error:
-                yield BadRow(index, f"row {index + 1} of {self.name}", f"cannot be read: {_first_line(error)}")
+                if not is_skipped(index):
+                    yield BadRow(index, f"row {index + 1} of {self.name}", _not_read(error))
                 return
 
 
@@ -210,6 +212,11 @@ def _fingerprint(path: Path) -> str:
 
 def _digest(data: bytes) -> str:
     return hashlib.sha256(data).hexdigest()[:16]
+
+
+def _not_read(error: BaseException) -> str:
+    """A file that breaks off is one bad row, however many it held."""
+    return f"cannot be read: {_first_line(error)}; the file is cut off or damaged here, and the rows after it are lost"
 
 
 def _first_line(error: BaseException) -> str:

@@ -2,13 +2,14 @@
 
 Stored are raw replies, never verdicts, so that a better parser can read old replies; and only whole ones: the engine
 puts no failure, refusal or truncated reply here. Look-ups are made in place; writes go to a thread that commits them
-in batches, and are on disk when `close()` returns. A cache that breaks in mid-run warns once and steps aside. No
-connection crosses a fork: SQLite's locks would not.
+in batches, and are on disk when `close()` returns. A cache that breaks in mid-run, ours or a caller's, warns once and
+steps aside; what is no reply is a miss. No connection crosses a fork: SQLite's locks would not.
 """
 
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
 import sqlite3
 import threading
@@ -19,12 +20,12 @@ from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Protocol, TypeGuard, runtime_checkable
 
 import orjson
 
-from ..failures import CacheError, ConfigurationError
-from ..notices import log
+from ..failures import CacheError, ConfigurationError, described, is_ctrl_c
+from ..notices import Once, say
 from ..reply import Reply
 from .cache_file import LEARNT, connect, insist
 
@@ -37,13 +38,61 @@ Row = tuple[Reply, str | None, float, bytes]
 
 @runtime_checkable
 class Cache(Protocol):
-    """What a caller may bring. Whatever it raises fails the sample that it was asked for."""
+    """What a caller may bring. Where it raises, judging goes on without it."""
 
     def get(self, key: bytes) -> Reply | None: ...
 
     def put(self, key: bytes, reply: Reply, material: bytes) -> None: ...
 
     def close(self) -> None: ...
+
+
+class GuardedCache:
+    """A caller's own cache: whatever it does, it costs no verdict and no request that is not a miss.
+
+    The first time it raises it is told, and it is not asked again. It is the caller's to close.
+    """
+
+    def __init__(self, cache: Cache) -> None:
+        self.cache = cache
+        self._is_broken = False
+        self._once = Once()
+
+    def get(self, key: bytes) -> Reply | None:
+        if self._is_broken:
+            return None
+        try:
+            found = self.cache.get(key)
+            if found is None or is_reply(found):
+                return found
+            self._once.say("nonsense", logging.WARNING, "cache: get returned %.80r, no Reply: taken for a miss", found)
+        except BaseException as error:
+            self._step_aside("get", error)
+        return None
+
+    def put(self, key: bytes, reply: Reply, material: bytes) -> None:
+        if not self._is_broken:
+            try:
+                self.cache.put(key, reply, material)
+            except BaseException as error:
+                self._step_aside("put", error)
+
+    def close(self) -> None:
+        if isinstance(self.cache, SqliteCache):
+            self.cache.flush()
+
+    def _step_aside(self, method: str, error: BaseException) -> None:
+        if is_ctrl_c(error):
+            raise error
+        self._is_broken = True
+        self._once.say(
+            "broken", logging.WARNING, "cache: %s raised %s; judging goes on without it", method, described(error)
+        )
+
+
+def is_reply(found: object) -> TypeGuard[Reply]:
+    """Whatever else a cache may hold, nobody can read."""
+    return isinstance(found, Reply) and isinstance(found.text, str) and isinstance(found.usage, dict | None)
 
 
 def is_path(value: object) -> bool:
@@ -121,7 +170,8 @@ class SqliteCache:
             with self._reading:
                 self._reader = self._reader or connect(self.path)
                 found = self._reader.execute("SELECT text, usage FROM replies WHERE key = ?", (key,)).fetchone()
-            return Reply(found[0], orjson.loads(found[1]) if found[1] else None) if found else None
+            reply = Reply(found[0], orjson.loads(found[1]) if found[1] else None) if found else None
+            return reply if is_reply(reply) else None
         except (sqlite3.Error, OSError, ValueError) as error:
             self._step_aside(error)
             return None
@@ -206,7 +256,8 @@ class SqliteCache:
         with self._reading:  # the reader and the writer may notice at the same moment
             if self._broken is None:
                 self._broken = error
-                log.warning(
+                say(
+                    logging.WARNING,
                     "cache %s: %s; judging goes on without it: %d replies are not on disk, and new ones are not kept",
                     self.path, error, len(self._unwritten),
                 )  # fmt: skip

@@ -9,6 +9,9 @@ The engine owns a request's whole life. While anybody sits on it, it is wanted. 
 nobody waits, but its reply may still be shared or cached, for a while, and as long as nobody needs its place. When
 it is given up it is forgotten first and cancelled then, so that nobody can take a seat on a dying flight; its
 permit is free when the driver says that it is gone.
+
+It is also the last line of defence. An exception that nobody expected fails the samples that it belongs to, with its
+reason: a sample that is looked at, the seats of a flight that is settled, else every open call.
 """
 
 from __future__ import annotations
@@ -17,17 +20,17 @@ import logging
 import math
 import random
 from collections import OrderedDict, deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from functools import partial
 from operator import attrgetter
 
 from ..calls import Call, Run, WouldBlock
-from ..failures import DeadlinePassed, Failure, JudgeClosed, Stalled
-from ..notices import Trouble, log
+from ..failures import DeadlinePassed, Failure, JudgeClosed, Stalled, described
+from ..notices import Once, Trouble, log, say
 from ..reply import Answer, Reply
 from ..rubrics import Rubric
-from ..rubrics.rubric import grade, reads_sample, says_repeat
+from ..rubrics.rubric import LoopTime, grade, reads_sample, says_repeat
 from ..sample import Sample
 from ..stats import Stats
 from .cache import Cache
@@ -36,13 +39,15 @@ from .outcomes import Outcomes
 from .pace import Pace
 from .patience import Patience
 from .request import Request, RequestBuilder
-from .retry import Blame, Breaker
+from .retry import Blame
 from .timetable import Timetable
 
 #: How long a request may outlive the last call that wanted it.
 LATE_SECONDS = 30.0
 #: How often a busy engine looks for requests that have stalled; an idle one is woken.
-_LOOK_SECONDS = 0.25
+LOOK_SECONDS = 0.25
+#: A request of which nobody knows how long it may take steps aside for others after so many seconds at least.
+_STEPS_ASIDE = 1.0
 #: How many samples are looked at in a row: enough to keep the caches warm, few enough to let an event loop breathe.
 _AHEAD = 32
 
@@ -58,7 +63,6 @@ class Engine:
     mask: Callable[[str], str] = str
     trouble: Trouble = field(default_factory=Trouble)
     stats: Stats = field(default_factory=Stats)
-    breaker: Breaker = field(default_factory=Breaker)
     blame: Blame = field(default_factory=Blame)
     uniform: Callable[[], float] = random.random
     _calls: OrderedDict[Call, None] = field(default_factory=OrderedDict)  # with samples that were not looked at yet
@@ -66,31 +70,36 @@ class Engine:
     _flights: dict[bytes, Flight] = field(default_factory=dict)  # whom a sample may join
     _ready: deque[Flight] = field(default_factory=deque)  # never sent
     _again: deque[Flight] = field(default_factory=deque)  # sent before, and due
+    _stalled: deque[Flight] = field(default_factory=deque)  # sent before, without an answer
     _parked: Timetable[Flight] = field(default_factory=lambda: Timetable(attrgetter("seats")))
     _deadlines: Timetable[Call] = field(default_factory=lambda: Timetable(attrgetter("waiting")))
     _late: dict[Flight, float] = field(default_factory=dict)  # until when, the earliest first
     _air: OrderedDict[Flight, None] = field(default_factory=OrderedDict)  # wanted and sent, the earliest first
     _look_at: float = -math.inf  # when to look for those that have stalled
+    _stalling: int = 0  # how many in flight have stalled before
     _dying: int = 0
+    _once: Once = field(default_factory=Once)
     _asides: deque[Aside] = field(default_factory=deque)
     _draws: set[tuple[bytes, int]] = field(default_factory=set)
     reads_sample: bool = field(init=False)  # such a rubric reads replies here, for each sample, not on their way
     _numbers_draws: bool = field(init=False)  # an independent rubric that does not say which draw it wants
+    loop_time: LoopTime = field(init=False)
     _outcomes: Outcomes = field(init=False)
 
     def __post_init__(self) -> None:
         of_the_endpoint = self.pace, self.patience, self.startup_timeout, self.mask
         self._outcomes = Outcomes(*of_the_endpoint, self.trouble, self.blame, self.uniform)
+        self.loop_time = LoopTime(self.rubric)
         self.reads_sample = reads_sample(self.rubric)
         self._numbers_draws = bool(getattr(self.rubric, "independent", False)) and not says_repeat(self.rubric)
 
     def open(self, call: Call) -> None:
         run = call.run
         if not self._open and (run is None or not run.has_begun):
-            self.breaker.close()
             self._outcomes.begin()
         if run is not None:
             run.has_begun = True
+            call.ended_by = run.ended_by
         if call.waiting:
             if run is not None:
                 run.open_calls += 1
@@ -105,6 +114,19 @@ class Engine:
 
     def take(self, now: float) -> Flight | GiveUp | Aside | float:
         """The next flight to send, or one to give up; or the seconds until there may be one, infinity for never."""
+        try:
+            return self._take(now)
+        except Exception as error:
+            self.rescue(error, list(self._open), now)
+            return LOOK_SECONDS if self.stats.in_flight else math.inf
+
+    def rescue(self, error: BaseException, calls: Iterable[Call], now: float) -> None:
+        """What nobody expected has happened, and nobody waits in vain for it."""
+        lost = self._lost(error)
+        for call in calls:
+            self._fail_rest(call, lambda _: lost, now)
+
+    def _take(self, now: float) -> Flight | GiveUp | Aside | float:
         while self._deadlines.next() <= now:
             self._expire(self._deadlines.pop(), now)
         if self._late:
@@ -112,7 +134,7 @@ class Engine:
             if self._late[oldest] <= now:
                 return self._give_up(oldest)
         if now >= self._look_at:
-            self._look_at = now + _LOOK_SECONDS
+            self._look_at = now + LOOK_SECONDS
             when, stalled = self._next_stall()
             if stalled is not None and when <= now:
                 return self._ask_again(stalled, now)
@@ -128,7 +150,8 @@ class Engine:
             return 0.0  # the cache may answer the next ones meanwhile
         if wait < math.inf or not self._late:
             return self._until_something(now, now + wait)
-        wanted = sum(1 for queue in (self._again, self._ready) for flight in queue if flight.seats)
+        queues = self._again, self._stalled, self._ready
+        wanted = sum(1 for queue in queues for flight in queue if flight.seats)
         if self.pace.window - (self.stats.in_flight - self._dying) < wanted:
             return self._give_up(next(iter(self._late)))
         return self._until_something(now, self._parked.next())
@@ -145,35 +168,64 @@ class Engine:
     def settle(self, flight: Flight, answer: Answer, now: float) -> None:
         """An attempt is over; `answer` is its outcome."""
         self._landed(flight)
+        try:
+            self._settle(flight, answer, now)
+        except Exception as error:
+            self._land(flight, self._lost(error))
+
+    def _settle(self, flight: Flight, answer: Answer, now: float) -> None:
         flight.latency = latency = now - flight.sent_at
         failure, reply = answer.failure, answer.reply or answer.said
         if log.isEnabledFor(logging.DEBUG):
             said = "a reply" if failure is None else self.mask(f"{failure.kind}: {failure}")
-            log.debug("%s, attempt %d, %.3f s: %s", flight.request.key.hex()[:16], flight.attempts, latency, said)
+            key = flight.request.key.hex()[:16]
+            say(logging.DEBUG, "%s, attempt %d, %.3f s: %s", key, flight.attempts, latency, said)
         if reply is not None:
             self.stats.arrived(latency, reply.usage)
+        if answer.reply is not None:
+            failure = None  # whatever a rubric says of it, the endpoint has answered
         outcomes, others = self._outcomes, self.stats.in_flight
         outcomes.heard(flight, failure, reply, now, others, failure is not None and self._presses)
         if answer.reply is not None and self.cache is not None:
-            try:
-                self.cache.put(flight.request.key, answer.reply, self.builder.material(flight.request))
-            except Exception as error:
-                answer = _cache_failed("put", error, answer.reply)
+            self.cache.put(flight.request.key, answer.reply, self.builder.material(flight.request))
         if failure is not None:
             failure = outcomes.at_the_start(flight, failure, now)
-            ends_all = outcomes.ends_all(failure)
-            if ends_all and self.breaker.open(failure):
-                log.error("%s; the rest of this run is not sent", self.mask(str(failure)))
-            if failure.retryable and not ends_all:
+            if outcomes.ends_all(failure):
+                return self._break(flight, failure)
+            if failure.retryable:
+                self._let_down(flight)
                 retry_at = outcomes.retry_at(flight, failure, now, others)
                 if retry_at is not None:
                     outcomes.tell(failure, now)
                     self._parked.add(retry_at, flight)
                     return
                 answer = Answer(failure=flight.failure)
-            elif failure is not answer.failure:
+            else:
                 answer = Answer(failure=failure)
         self._land(flight, answer)
+
+    def _break(self, flight: Flight, failure: Failure) -> None:
+        """Every further request would share it: the calls that are open now send no more. A later call tries again."""
+        if any(call.ended_by is None for call in self._open):
+            say(logging.ERROR, "%s; the rest of this run is not sent", self.mask(str(failure)))
+        for call in self._open:
+            call.ended_by = call.ended_by or failure
+            if call.run is not None:
+                call.run.ended_by = call.ended_by
+        self._outcomes.begin()
+        self._land(flight, Answer(failure=failure))
+        while self._parked.next() < math.inf:
+            self._again.append(self._parked.pop())
+        for queue in (self._again, self._stalled, self._ready):
+            while queue:
+                self._land(queue.popleft(), Answer(failure=failure))
+
+    def _let_down(self, flight: Flight) -> None:
+        """It is not sent again for a call that is ended, and may be for another that has joined it since."""
+        for call, index in list(flight.seats):
+            if call.ended_by is not None:
+                del flight.seats[call, index]
+                self._tell(call, index, Answer(failure=call.ended_by), flight)
 
     def gone(self, flight: Flight) -> None:
         """An attempt that was given up has ended, without an answer."""
@@ -205,26 +257,41 @@ class Engine:
         self._parked.clear()
         self._ready.clear()
         self._again.clear()
+        self._stalled.clear()
         self._draws.clear()  # of streams that nobody has ended
 
     def _due(self, now: float) -> deque[Flight]:
-        """Whose first flight goes next: a retry that is due before a sample that was never sent, if the pace agrees."""
-        again, ready, broken = self._again, self._ready, self.breaker.failure
-        while (retry_at := self._parked.next()) <= now or (broken is not None and retry_at < math.inf):
+        """Whose first flight goes next: a retry that is due before a sample that was never sent, if the pace agrees.
+
+        Those that have stalled may hold half of the places while others wait: where there is one place, none.
+        """
+        again, stalled, ready = self._again, self._stalled, self._ready
+        while self._parked.next() <= now:
             again.append(self._parked.pop())
         self._clear(again)
+        self._clear(stalled)
         if not ready:
             self._prepare()
         self._clear(ready)
-        return again if again and (not ready or self.pace.may_retry) else ready
+        may_retry = self.pace.may_retry
+        if stalled:
+            others_wait = again or ready or self._calls
+            if not others_wait or (may_retry and 2 * (self._stalling + 1) <= self.pace.window):
+                return stalled
+        return again if again and (not ready or may_retry) else ready
 
     def _clear(self, queue: deque[Flight]) -> None:
-        """Nobody waits for the first ones any more, or the breaker answers them."""
-        while queue and (not queue[0].seats or self.breaker.failure is not None):
-            self._land(queue.popleft(), Answer(failure=self.breaker.failure))
+        """Nobody waits for the first ones any more."""
+        while queue and not queue[0].seats:
+            self._forget(queue.popleft())
 
     def _next_stall(self) -> tuple[float, Flight | None]:
-        """Who will have been in the air for too long first, and when: those that stalled before have longer."""
+        """Who will have been in the air for too long first, and when: those that stalled before have longer.
+
+        Before a few have been heard nothing is known. Then, if the window is full and others wait, and none has left
+        for half of the time there is, the first steps aside for one of them: the only one, where there is one place.
+        An endpoint that is only slow loses one request by it, not all that are in the air.
+        """
         first: tuple[float, Flight | None] = math.inf, None
         for flight in self._air:
             overtaken_by = self.pace.last_good - flight.number - self.stats.in_flight
@@ -233,20 +300,28 @@ class Engine:
                 first = when, flight
             if not flight.stalls:
                 break
+        if first[1] is None and self._air and self._presses and self.stats.in_flight >= self.pace.window:
+            oldest, newest = next(iter(self._air)), next(reversed(self._air))
+            return newest.sent_at + max(_STEPS_ASIDE, 0.5 * (oldest.deadline - newest.sent_at)), oldest
         return first
 
     def _ask_again(self, flight: Flight, now: float) -> GiveUp:
         seconds = now - flight.sent_at
         flight.failure = failure = Stalled(f"no reply from {self.builder.host} within {seconds:.1f} s")
-        again = self._flights[flight.request.key] = flight.again()
-        self._again.append(again)
-        self._outcomes.tell(failure, now)
+        flight.latency = seconds
         self.pace.failed(flight.number, now, self.stats.in_flight - 1, self._presses)
+        self._let_down(flight)
+        if self._outcomes.is_last_stall(flight, failure):
+            self._land(flight, Answer(failure=Stalled(f"{failure}, asked {flight.attempts} times")))
+        elif flight.seats:
+            again = self._flights[flight.request.key] = flight.again()
+            self._stalled.append(again)
+            self._outcomes.tell(failure, now)
         return self._give_up(flight)
 
     @property
     def _presses(self) -> bool:
-        return bool(self._ready or self._again or self._calls)
+        return bool(self._ready or self._again or self._stalled or self._calls)
 
     def _until_something(self, now: float, when: float) -> float:
         late = next(iter(self._late.values())) if self._late else math.inf
@@ -255,8 +330,9 @@ class Engine:
         return max(0.0, min(when, late, stall, self._deadlines.next()) - now)
 
     def _depart(self, flight: Flight, now: float) -> Flight:
+        flight.number = self.pace.departed(now, self.stats.in_flight + 1, flight.attempts > 0)
         self.stats.departed()
-        flight.number = self.pace.departed(now, self.stats.in_flight, flight.attempts > 0)
+        self._stalling += flight.stalls > 0
         if flight.attempts:
             self.stats.retried += 1
         flight.failed = flight.failed or flight.number
@@ -270,6 +346,7 @@ class Engine:
     def _landed(self, flight: Flight) -> None:
         """The permit is free again."""
         self.stats.in_flight -= 1
+        self._stalling -= flight.stalls > 0
         flight.in_the_air = False
         self._air.pop(flight, None)
         self._late.pop(flight, None)
@@ -299,12 +376,15 @@ class Engine:
             index, sample = call.fresh.popleft()
             if call.fresh:
                 calls[call] = None  # calls take turns
+            began = self.loop_time.begin()
             try:
                 request = self._write(sample)
+                self.loop_time.end("messages", began)
+                self._board(call, index, sample, request)
             except WouldBlock:
                 self._asides.append(Aside(partial(self._write, sample), partial(self._board, call, index, sample)))
-            else:
-                self._board(call, index, sample, request)
+            except Exception as error:
+                self._tell(call, index, self._lost(error))
 
     def _write(self, sample: Sample) -> Request | Failure:
         try:
@@ -329,15 +409,14 @@ class Engine:
             call.waiting[index] = flight
             return
         if self.cache is not None:
-            try:
-                reply = self.cache.get(request.key)
-            except Exception as error:
-                self._tell(call, index, _cache_failed("get", error))
-                return
+            reply = self.cache.get(request.key)
             if reply is not None:  # out of the cache, and read by the parser of today
                 self.stats.cached += 1
                 self._read(reply, sample, partial(self._tell, call, index, cached=True))
                 return
+        if call.ended_by is not None:
+            self._tell(call, index, Answer(failure=call.ended_by))
+            return
         flight = Flight(request, {(call, index): sample if self.reads_sample else None})
         self._flights[request.key] = call.waiting[index] = flight
         self._ready.append(flight)
@@ -346,10 +425,14 @@ class Engine:
         read = partial(grade, self.rubric, reply)
         if self.reads_sample and sample is not None:
             read = partial(read, sample)
+        began = self.loop_time.begin()
         try:
-            tell(read())
+            answer = read()
         except WouldBlock:
             self._asides.append(Aside(read, tell))
+            return
+        self.loop_time.end("parse", began)
+        tell(answer)
 
     def _draw(self, call: Call, request: Request) -> Request:
         """The first draw of this request that no open run has: never shared, and found again in the cache later."""
@@ -411,7 +494,14 @@ class Engine:
             attempts, flight.unpaid, latency = flight.unpaid, 0, flight.latency
         if answer.failure is not None:
             self.stats.count_failure(answer.failure.kind)
-        call.settle(index, answer.verdict(cached, attempts, latency, self.mask))
+        try:
+            verdict = answer.verdict(cached, attempts, latency, self.mask)
+        except Exception as error:  # a reply that is none, or a failure without words
+            verdict = self._lost(error).verdict(cached, attempts, latency, self.mask)
+        try:
+            call.settle(index, verdict)
+        except Exception as error:
+            self._lost(error)
         if not call.waiting:
             self._ended(call)
 
@@ -426,6 +516,12 @@ class Engine:
         if call.run is not None:
             self.release(call.run)
 
-
-def _cache_failed(method: str, error: Exception, reply: Reply | None = None) -> Answer:
-    return Answer(reply, failure=Failure(f"the cache's {method} raised {type(error).__name__}: {error}"))
+    def _lost(self, error: BaseException) -> Answer:
+        """Who is failed by it hears why, and so does, once, the log."""
+        what, traceback = described(error), error.__traceback__
+        while traceback is not None and traceback.tb_next is not None:
+            traceback = traceback.tb_next
+        where = f" ({traceback.tb_frame.f_code.co_filename}:{traceback.tb_lineno})" if traceback is not None else ""
+        line = f"an error inside rewardcore{where}, please report it: {what}"
+        self._once.say(f"{type(error).__name__}{where}", logging.ERROR, "%s", self.mask(line))
+        return Answer(failure=Failure(f"an error inside rewardcore: {what}"))

@@ -22,6 +22,7 @@ class Flight:
     attempts: int = 0
     unpaid: int = 0
     stalls: int = 0
+    doubted_since: float | None = None  # when it was sent, if it stalled then and nobody else got through either
     faults: tuple[Failure, ...] = ()  # those of its failures that are its own
     failure: Failure | None = None
     failed: int = 0  # the departure that failed last, or else its first since it stalled
@@ -41,7 +42,8 @@ class Flight:
         """The same request and seats, to be sent anew; nobody sits on this one any more."""
         seats, self.seats = self.seats, {}
         unpaid, self.unpaid = self.unpaid, 0
-        other = Flight(self.request, seats, self.attempts, unpaid, self.stalls + 1, self.faults, self.failure)
+        stalls, doubted_since = self.stalls + 1, self.doubted_since
+        other = Flight(self.request, seats, self.attempts, unpaid, stalls, doubted_since, self.faults, self.failure)
         for call, index in seats:
             call.waiting[index] = other
         return other

@@ -5,9 +5,11 @@ from __future__ import annotations
 import functools
 import os
 from collections.abc import Callable
+from types import NoneType
 from typing import TYPE_CHECKING, Any, Literal
 
 from ..calls import Driver
+from ..clock import SYSTEM_CLOCK
 from ..failures import ConfigurationError
 from ..forks import no_fork
 from ..judge import AsyncioJudge, Judge
@@ -47,9 +49,9 @@ def open_process(
     if worker_setup is not None and not callable(worker_setup):
         raise ConfigurationError(f"worker_setup must be a function without arguments, not {worker_setup!r:.40}")
     check_children('mode "process"', endpoint=endpoint, rubric=settings.rubric, worker_setup=worker_setup)
-    from .transports.worker_pool import WorkerPool
+    from .transports.worker_pool import WorkerPool, workers_of
 
-    pool = functools.partial(WorkerPool, endpoint, settings.rubric, worker_setup)
+    pool = functools.partial(WorkerPool, workers_of(endpoint, settings.rubric, worker_setup))
     hire = functools.partial(_on_a_loop, settings, pool, LoopDriver, workers)
     check = functools.partial(_check, settings)
     return Judge(settings.name, hire, settings.deadline, _chunk_size(settings), check=check)
@@ -71,9 +73,8 @@ def open_asyncio(
     hire: Callable[[], Driver] = drive
     if background == "process":
         check_children('background="process"', endpoint=endpoint, rubric=settings.rubric)
-        from .drivers.remote import RemoteDriver
-
-        hire = functools.partial(RemoteDriver, settings, drive)
+        _check_travels(settings)
+        hire = functools.partial(_drive_elsewhere, settings, drive)
     check = functools.partial(_check, settings)
     return AsyncioJudge(settings.name, hire, settings.deadline, _chunk_size(settings), check=check)
 
@@ -104,6 +105,23 @@ def _drive(
         else:
             from .transports.aiohttp_client import AiohttpTransport as client
     return _on_a_loop(settings, functools.partial(client, settings.endpoint), driver, places)
+
+
+def _check_travels(settings: Settings) -> None:
+    if not isinstance(settings.cache, (str, os.PathLike, bool, NoneType)):
+        raise ConfigurationError("cache must be a path, True or None where another process judges, not an object")
+    if settings.clock is not SYSTEM_CLOCK:
+        raise ConfigurationError("clock must be the system's where another process judges")
+    if settings.wrap_transport is not None:
+        raise ConfigurationError("wrap_transport must be left out where another process judges")
+    settings.close_cache(settings.open_cache())  # one that cannot be used is an error here, not in the child
+
+
+def _drive_elsewhere(settings: Settings, drive: Callable[[], LoopDriver]) -> Driver:
+    with no_fork:
+        from .drivers.elsewhere import elsewhere
+        from .drivers.remote import RemoteDriver
+    return RemoteDriver(settings.clock, LoopThread.acquire(settings.clock), elsewhere(drive))
 
 
 def _on_a_loop(

@@ -4,12 +4,13 @@ to people, what is wrong. Pure logic: the engine asks here, and does what follow
 
 from __future__ import annotations
 
+import logging
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
 from ..failures import BrokenReply, ConnectionFailed, Disconnected, Failure, NeverAnswered, Overloaded, WorkerDied
-from ..notices import Trouble, log
+from ..notices import Trouble, say
 from ..reply import Reply
 from .flight import Flight
 from .pace import Pace
@@ -28,6 +29,7 @@ class Outcomes:
     uniform: Callable[[], float]
     _reached: bool = False  # it has answered, whatever it said
     _replied: bool = False
+    _answered_at: float = -math.inf
     _dark_since: float | None = None  # since when it is asked, and has never answered
 
     def begin(self) -> None:
@@ -56,6 +58,7 @@ class Outcomes:
                 reply.quota if reply is not None else None,
             )
             self.blame.answered()
+            self._answered_at = now
         elif isinstance(failure, Overloaded):
             asked = failure.retry_after  # one that is past the deadline fails this sample, and holds up no other
             fits = asked is not None and now + asked < flight.deadline
@@ -108,13 +111,27 @@ class Outcomes:
         # While nothing gets through, the pause is the endpoint's, not the sample's.
         return now if self.pace.is_dry else now + backoff(flight.attempts, self.uniform)
 
+    def is_last_stall(self, flight: Flight, failure: Failure) -> bool:
+        """Whether it has stalled by itself for too often.
+
+        By itself means while others got through. One in whose time nobody did may have been the outage's: if others get
+        through before the same request stalls again, both were its own. So it is also where there is one place.
+        """
+        since = flight.sent_at if flight.doubted_since is None else flight.doubted_since
+        if self.blame.of_stall(self._answered_at > since, bool(flight.faults)):
+            flight.faults += (failure,) * (1 if flight.doubted_since is None else 2)
+            flight.doubted_since = None
+        else:
+            flight.doubted_since = flight.sent_at
+        return self.blame.is_final(flight.faults)
+
     def tell(self, failure: Failure, now: float) -> None:
         """A line for people, where one is due, on what failed and is asked again."""
         if (told := self.trouble.told(failure, now, self.pace.at_once)) is not None:
             doing = f"asking again, {self.pace.words}"
             if not self._reached and self.startup_timeout < math.inf:
                 doing = f"it has never answered, and is asked for {self.startup_timeout:g} s (startup_timeout)"
-            log.warning("%s", self.mask(f"{told}; {doing}"))
+            say(logging.WARNING, "%s", self.mask(f"{told}; {doing}"))
 
 
 def _is_stale(flight: Flight, failure: Failure) -> bool:

@@ -18,6 +18,7 @@ from ..failures import (
     BrokenReply,
     Denied,
     Failure,
+    Forbidden,
     Overloaded,
     QuotaExhausted,
     RateLimited,
@@ -174,7 +175,8 @@ class ReplyReader:
         if status in (401, 403):
             name = self._endpoint.api_key_env
             hint = f"check the key in {name}" if self._has_key else f"set {name} to the endpoint's key"
-            return Denied(f"{where} answered {status}; {hint if name else 'name its variable in api_key_env'}: {said}")
+            denied = Denied if status == 401 else Forbidden
+            return denied(f"{where} answered {status}; {hint if name else 'name its variable in api_key_env'}: {said}")
         if 300 <= status < 400:
             return WrongPath(f"{where} answered {status}, a redirect, which is never followed; correct base_url")
         if status in (404, 405):

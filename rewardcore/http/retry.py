@@ -1,4 +1,4 @@
-"""Whether to try again: whose fault a failure is, how long a sample waits, and what ends a whole run.
+"""Whether to try again: whose fault a failure is, and how long a sample waits.
 
 How fast requests leave, first attempts and retries alike, is `pace.py`'s to say. An overload or an outage is waited out
 until the deadline, and no attempt is counted; only what is a sample's own fault is final after a few.
@@ -86,23 +86,12 @@ class Blame:
         self._others_fail = self._others_fail or not is_own
         return is_own
 
+    def of_stall(self, others_got_through: bool, is_known: bool) -> bool:
+        """Whether a stall is the sample's own. Nobody got through in its time: then it is an outage, and waited out."""
+        is_own = others_got_through or (is_known and not self._others_fail)
+        self._others_fail = self._others_fail or not is_own
+        return is_own
+
     def is_final(self, faults: Sequence[Failure]) -> bool:
         deaths = sum(isinstance(fault, WorkerDied) for fault in faults)
         return deaths >= MAX_WORKER_DEATHS or len(faults) > self._max_retries
-
-
-class Breaker:
-    """Opened by a failure that every further request would share; closed again for the next run."""
-
-    def __init__(self) -> None:
-        self.failure: Failure | None = None
-
-    def open(self, failure: Failure) -> bool:
-        """True for the first one, which is the one to tell about."""
-        first = self.failure is None
-        if first:
-            self.failure = failure
-        return first
-
-    def close(self) -> None:
-        self.failure = None

@@ -15,7 +15,7 @@ from ..notices import log
 from ..options import is_number
 from ..rubrics import QUALITY, Rubric
 from ..rubrics.rubric import check_rubric
-from .cache import Cache, MemoryCache, SqliteCache, is_path
+from .cache import Cache, GuardedCache, MemoryCache, SqliteCache, is_path
 from .endpoint import Endpoint, not_an_endpoint
 from .engine import Engine
 from .pace import AUTO_CEILING, Learnt, Pace
@@ -88,7 +88,7 @@ class Settings:
             return None
         if isinstance(self.cache, (str, os.PathLike)):
             return SqliteCache(self.cache)
-        return self.cache
+        return self.cache if type(self.cache) in (MemoryCache, SqliteCache) else GuardedCache(self.cache)
 
     def close_cache(self, cache: Cache | None) -> None:
         """A judge closes the cache that it opened; one that the caller brought is only put on disk."""

@@ -3,16 +3,34 @@
 from __future__ import annotations
 
 import inspect
-import threading
+import logging
+import math
+import time
 from collections.abc import Callable
 from typing import Any, Protocol, runtime_checkable
 
 from ..calls import WouldBlock
-from ..failures import ConfigurationError, Failure, RubricFailed, Unparsed
+from ..failures import (
+    ConfigurationError,
+    Refused,
+    RubricFailed,
+    Truncated,
+    Unparsed,
+    described,
+    is_ctrl_c,
+)
+from ..notices import Once
 from ..reply import Answer, Reply
 from ..sample import Sample
 
 Message = dict[str, object]
+
+#: What a rubric says of a sample keeps its meaning. Any other failure that it raises says that the rubric failed: it is
+#: not the endpoint's, whatever its class.
+_ITS_OWN_WORDS = (Unparsed, Refused, Truncated, RubricFailed)
+#: From so many seconds of its thread, or of the wall clock, a rubric holds up the loop that asks it.
+_LONG_CPU, _LONG = 0.05, 1.0
+_CPU_IS_KNOWN_FOR = 0.005
 
 
 @runtime_checkable
@@ -68,13 +86,11 @@ def _parameters(rubric: Rubric) -> list[inspect.Parameter]:
 
 
 def ask(rubric: Rubric, sample: Sample) -> list[Message]:
-    """The messages for a sample; raises RubricFailed, or the Failure that the rubric itself raises."""
+    """The messages for a sample; raises RubricFailed, or what a rubric may say of a sample."""
     try:
         messages = rubric.messages(sample)
-    except Failure:
-        raise
     except BaseException as error:  # even an exit: it is this sample's alone
-        if _is_not_the_rubrics(error):
+        if _is_not_the_rubrics(error) or isinstance(error, _ITS_OWN_WORDS):
             raise
         raise unwritten(error) from error
     if not messages or not isinstance(messages, list | tuple):
@@ -85,7 +101,7 @@ def ask(rubric: Rubric, sample: Sample) -> list[Message]:
 
 def unwritten(error: BaseException) -> RubricFailed:
     """What becomes of a sample whose messages cannot be written, over HTTP and in the self mode alike."""
-    return RubricFailed(f"the rubric could not write this sample's messages: {type(error).__name__}: {error}")
+    return RubricFailed(f"the rubric could not write this sample's messages: {described(error)}")
 
 
 def says_repeat(rubric: Rubric) -> bool:
@@ -97,12 +113,10 @@ def repeat_of(rubric: Any, sample: Sample) -> int:
     """Which draw this sample is, as its rubric says; raises RubricFailed, as for its messages."""
     try:
         repeat = rubric.repeat(sample)
-    except Failure:
-        raise
     except BaseException as error:
-        if _is_not_the_rubrics(error):
+        if _is_not_the_rubrics(error) or isinstance(error, _ITS_OWN_WORDS):
             raise
-        raise RubricFailed(f"the rubric's repeat raised {type(error).__name__}: {error}") from error
+        raise RubricFailed(f"the rubric's repeat raised {described(error)}") from error
     if type(repeat) is not int or repeat < 0:
         raise RubricFailed(f"the rubric's repeat must be a whole number of at least 0, not {repeat!r:.40}")
     return repeat
@@ -114,18 +128,48 @@ def grade(rubric: Rubric, reply: Reply, *sample: Sample) -> Answer:
         score = rubric.parse(reply.text, *sample)
         if type(score) is not float:
             score = float(score)
-    except Failure as failure:
+    except _ITS_OWN_WORDS as failure:
         return Answer(reply, failure=failure)
     except BaseException as error:
         if _is_not_the_rubrics(error):
             raise
-        return Answer(reply, failure=RubricFailed(f"the rubric's parse raised {type(error).__name__}: {error}"))
+        return Answer(reply, failure=RubricFailed(f"the rubric's parse raised {described(error)}"))
     if score - score != 0.0:  # NaN and the infinities
         return Answer(reply, failure=Unparsed(f"the rubric's parse returned {score}, which is no finite number"))
     return Answer(reply, score)
 
 
 def _is_not_the_rubrics(error: BaseException) -> bool:
-    """Ctrl-C comes to the main thread, from outside; anywhere else the rubric itself raised it."""
-    interrupted = isinstance(error, KeyboardInterrupt) and threading.current_thread() is threading.main_thread()
-    return interrupted or isinstance(error, WouldBlock)
+    return is_ctrl_c(error) or isinstance(error, WouldBlock)
+
+
+class LoopTime:
+    """Names a rubric that holds up the loop which asks it, once for each of its methods: it delays every judge there.
+
+    A thread's CPU time costs ten times what the wall clock does to read, so it is read a few hundred times a second at
+    most: what was used before `begin` since then is at most the wall time that has passed since.
+    """
+
+    def __init__(self, rubric: Rubric) -> None:
+        self._rubric = rubric
+        self._once = Once()
+        self._read_at, self._cpu = -math.inf, 0.0
+
+    def begin(self) -> float:
+        now = time.perf_counter()
+        if now - self._read_at > _CPU_IS_KNOWN_FOR:
+            self._read_at, self._cpu = now, time.thread_time()
+        return now
+
+    def end(self, method: str, began: float) -> None:
+        seconds = time.perf_counter() - began
+        if seconds < _LONG_CPU:
+            return
+        cpu = time.thread_time() - self._cpu - (began - self._read_at)
+        if cpu >= _LONG_CPU or seconds >= _LONG:
+            name = f"{type(self._rubric).__name__}.{method}"
+            advice = ', or use mode "process", whose workers parse' if method == "parse" else ""
+            line = (
+                "the rubric's %s took %.2f s for one sample, and delays every judge of this process: make it faster%s"
+            )
+            self._once.say(method, logging.WARNING, line, name, seconds, advice)

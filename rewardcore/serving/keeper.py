@@ -29,7 +29,9 @@ def main(grace: float, command: list[str]) -> None:
     control(_PR_SET_CHILD_SUBREAPER, 1)
     # A thread that blocks signals passes that on to what it starts: to us, and by us to the command.
     signal.pthread_sigmask(signal.SIG_SETMASK, ())
-    woken = _wake_on(signal.SIGCHLD, signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+    # Under nohup a hang-up is ignored: by whoever started us, by us, and by the command, which inherits that.
+    hang_up = () if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN else (signal.SIGHUP,)
+    woken = _wake_on(signal.SIGCHLD, signal.SIGTERM, signal.SIGINT, *hang_up)
     child = subprocess.Popen(
         command,
         stdin=subprocess.DEVNULL,

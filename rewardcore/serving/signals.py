@@ -8,9 +8,9 @@ import threading
 from collections.abc import Iterator
 from types import FrameType
 
+from ..interrupts import Terminated
 
-class Terminated(KeyboardInterrupt):
-    """SIGTERM came. A KeyboardInterrupt, since whatever ends well on Ctrl-C is to end well on this."""
+__all__ = ["Terminated", "terminating_on_sigterm"]
 
 
 @contextlib.contextmanager

@@ -23,7 +23,10 @@ PROFILES: dict[str, tuple[Profile, str]] = {
     "limited": (Profile(latency=0.5, concurrency_limit=80), "429 above 80 requests at once"),
     "rate-limited": (Profile(latency=0.5, rate_limit=50.0), "429 above 50 requests a second"),
     "flaky": (Profile(latency=0.5, error_fraction=0.1, error_status=500), "one request in ten is answered with 500"),
-    "outage": (Profile(latency=0.5, storm_start=100, storm_length=100), "its second hundred of requests all get 503"),
+    "outage": (
+        Profile(latency=0.5, outage_start=3.0, outage_seconds=10.0),
+        "503 for ten seconds, three seconds after the first request",
+    ),
 }
 
 

@@ -113,6 +113,22 @@ def test_a_digest_that_a_commit_explains_passes(repository):
     assert "explained: scores begin at 0.1" in done.stdout
 
 
+def test_a_worsening_that_a_commit_explains_passes_unless_it_is_only_half_named(repository):
+    """The figures are named with their scenarios: "requests" alone would excuse them everywhere."""
+    repository.git("checkout", "--quiet", "-b", "explained")
+    edit(ONE_MORE_REQUEST, repository.directory)
+    named = ("respx/* requests", "respx/* makespan", "respx/* efficiency", "respx/* caller blocked")
+    explanations = "\n".join(f"Explains: {figure}: a probe goes first" for figure in named)
+    repository.commit(f"One more request\n\n{explanations}")
+    done = repository.gate("--base", "main", "--head", "explained", *ONLY)
+    assert done.returncode == 0, done.stdout
+    assert "explained: a probe goes first" in done.stdout
+    repository.git("commit", "--quiet", "--amend", "--message", "One more request\n\nExplains: requests: why not")
+    done = repository.gate("--base", "main", "--head", "explained", *ONLY)
+    assert done.returncode == 1
+    assert "name the scenario too: respx/sync/16 requests" in done.stdout
+
+
 def test_a_base_too_old_for_this_harness_is_inconclusive_with_2(repository):
     repository.git("checkout", "--quiet", "-b", "old")
     (repository.directory / "rewardcore" / "clock.py").unlink()

@@ -641,13 +641,29 @@ def test_the_next_run_asks_again_though_late_replies_of_the_last_are_in_the_air(
     assert asked(desk.flight()) == "c"
 
 
-def test_a_call_that_begins_while_another_run_is_stopped_shares_its_fate(desk):
-    desk.call("a", "b")
-    _, second = desk.flights()
+def test_a_call_that_begins_while_a_stopped_one_still_waits_asks_for_itself(desk):
+    stopped = desk.call("a", "b", "c")
+    first, second, _ = desk.flights()
     desk.settle(second, failed(Denied))
-    late = desk.call("c")
+    later = desk.call("d", "e")
+    desk.reply(desk.flight())
+    desk.settle(desk.flight(), failed(Rejected))
+    assert [verdict.status for verdict in later.told.values()] == ["ok", "failed"]
+    desk.reply(first)
+    assert (sorted(stopped.told), stopped.told[0].status) == ([0, 1], "ok")
+
+
+def test_a_later_call_that_has_joined_a_request_of_a_stopped_one_is_asked_again_for(desk):
+    stopped = desk.call("a", "b")
+    first, second = desk.flights()
+    desk.settle(second, failed(Denied))
+    later = desk.call("a")
     assert desk.idle()
-    assert late.told[0].error.startswith("Denied")
+    desk.settle(first, failed(Transient))
+    assert [verdict.error.partition(":")[0] for verdict in stopped.told.values()] == ["Denied"] * 2
+    desk.now += desk.take()
+    desk.reply(desk.flight())
+    assert later.told[0].status == "ok"
 
 
 # Deadlines, abandoned calls, close.

@@ -33,7 +33,7 @@ def test_what_the_tree_calls_retried_is_retryable():
 def test_only_what_every_request_would_share_opens_the_breaker():
     assert {kind.__name__ for kind in KINDS if kind.opens_breaker} == {"Denied", "QuotaExhausted", "NeverAnswered"}
     at_first = {kind.__name__ for kind in KINDS if kind.opens_breaker_at_first}
-    assert at_first == {"UnknownHost", "TlsFailed", "WrongPath"}
+    assert at_first == {"UnknownHost", "TlsFailed", "WrongPath", "Forbidden"}
 
 
 def test_no_failure_is_both_final_for_all_and_worth_a_retry():

@@ -10,14 +10,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rewardcore.failures import BrokenReply, ConnectionFailed, Denied, Overloaded, RateLimited, Transient, WorkerDied
+from rewardcore.failures import BrokenReply, ConnectionFailed, Overloaded, RateLimited, Transient, WorkerDied
 from rewardcore.http.retry import (
     BASE_DELAY,
     MAX_DELAY,
     MAX_RETRIES,
     MAX_WORKER_DEATHS,
     Blame,
-    Breaker,
     backoff,
     parse_retry_after,
 )
@@ -156,13 +155,3 @@ def test_faults_are_final_after_a_few_and_dead_workers_after_two():
 def test_how_many_faults_are_final_is_up_to_the_caller(retries):
     assert not Blame(retries).is_final([Transient("x")] * retries)
     assert Blame(retries).is_final([Transient("x")] * (retries + 1))
-
-
-def test_a_breaker_keeps_the_first_failure_and_closes_for_the_next_run():
-    breaker, first = Breaker(), Denied("first")
-    assert breaker.open(first)
-    assert not breaker.open(Denied("second"))
-    assert breaker.failure is first
-    breaker.close()
-    assert breaker.failure is None
-    assert breaker.open(Denied("third"))

@@ -8,7 +8,17 @@ import pytest
 
 from rewardcore import ConfigurationError, Sample, Unparsed
 from rewardcore.calls import WouldBlock
-from rewardcore.failures import Failure, Refused, RubricFailed
+from rewardcore.failures import (
+    ConnectionFailed,
+    DeadlinePassed,
+    Denied,
+    Failure,
+    RateLimited,
+    Refused,
+    RubricFailed,
+    Truncated,
+    WrongPath,
+)
 from rewardcore.reply import Reply
 from rewardcore.rubrics.rubric import ask, check_rubric, grade, reads_sample
 
@@ -95,12 +105,22 @@ def test_a_rubric_that_would_block_is_the_drivers_to_ask_elsewhere(call):
         call(grade, rubric, REPLY)
 
 
-@pytest.mark.parametrize("kind", [Failure, Unparsed, Refused, RubricFailed])
-def test_a_failure_that_a_rubric_raises_passes_as_it_is(kind):
+@pytest.mark.parametrize("kind", [Unparsed, Refused, Truncated, RubricFailed])
+def test_what_a_rubric_may_say_of_a_sample_passes_as_it_is(kind):
     failure = kind("the rubric's own words")
     unwritten, ungraded = answer(failure)
     assert unwritten is failure
     assert ungraded.failure is failure
+    assert (ungraded.reply, ungraded.score) == (REPLY, None)
+
+
+@pytest.mark.parametrize("kind", [Failure, RateLimited, Denied, ConnectionFailed, WrongPath, DeadlinePassed])
+def test_any_other_failure_that_a_rubric_raises_says_that_the_rubric_failed(kind):
+    """It is not the endpoint's, whatever its class."""
+    unwritten, ungraded = answer(kind("what it was about"))
+    assert type(unwritten) is type(ungraded.failure) is RubricFailed
+    assert str(ungraded.failure) == f"the rubric's parse raised {kind.__name__}: what it was about"
+    assert f"{kind.__name__}: what it was about" in str(unwritten)
     assert (ungraded.reply, ungraded.score) == (REPLY, None)
 
 

@@ -172,8 +172,8 @@ class HostileServer:
 
     async def _come_back(self, seconds: float) -> None:
         await asyncio.sleep(seconds)
+        self.is_away = False  # before anybody can find out
         await self._listen()
-        self.is_away = False
 
     async def _listen(self) -> None:
         self._listener = await asyncio.start_server(self._serve, self.host, self.port, ssl=self.tls)
@@ -328,6 +328,23 @@ class Storm:
         self.again += is_known
         await asyncio.sleep(self.slow)
         await self._failure(exchange)
+
+
+def after_others(behaviour: Behaviour, others: Script, count: int) -> Behaviour:
+    """As `behaviour`, but each time only after three more of so many `others` have been answered.
+
+    Not for ever: a client that asks one at a time sends none of them meanwhile.
+    """
+
+    async def behave(exchange: Exchange) -> None:
+        due = min(count, 3 * exchange.script.requests)
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(1.0):
+                while others.requests - others.in_flight < due:
+                    await asyncio.sleep(0.002)
+        await behaviour(exchange)
+
+    return behave
 
 
 def says(content: object = None, finish: str = "stop", **message: object) -> Behaviour:

@@ -15,11 +15,11 @@ from tests.modes.scripts import run_script
 IN_PROCESS_MODES = ["sync", "asyncio-aiohttp", "asyncio-httpx"]
 
 SCRIPT = """
-import json, socket, sys, threading, time
+import json, socket, sys, threading
 
 sys.modules["uvloop"] = None
 names, addresses, mode, options, base_url, marker, deadline = json.loads(sys.argv[1])
-asked, over = threading.Event(), threading.Event()
+asked, answered, over = threading.Event(), threading.Event(), threading.Event()
 look_up = socket.getaddrinfo
 
 def getaddrinfo(host, port, *arguments, **options):
@@ -27,7 +27,8 @@ def getaddrinfo(host, port, *arguments, **options):
         return look_up(host, port, *arguments, **options)
     asked.set()
     if not addresses:
-        over.wait(10)  # the resolver hangs; no test hangs with it
+        over.wait(60)  # the resolver hangs; no test hangs with it
+        answered.set()
         raise socket.gaierror(socket.EAI_AGAIN, "no name server answered")
     stream = (socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP, "")
     return [(*stream, (address, int(port))) for address in addresses]
@@ -37,26 +38,23 @@ socket.getaddrinfo = getaddrinfo
 import rewardcore as rc
 
 judge = rc.open_judge(mode, rc.Endpoint(base_url, "judge"), cache=None, deadline=deadline, **options)
-begun = time.monotonic()
 verdicts = judge.judge([rc.Sample(f"[[{marker}]]", str(number)) for number in range(2)])
-judged = time.monotonic()
 judge.close()
-closed = time.monotonic()
+has_waited = answered.is_set()
 over.set()
 statuses, errors = [verdict.status for verdict in verdicts], [verdict.error for verdict in verdicts]
-print(json.dumps([statuses, errors, asked.is_set(), judged - begun, closed - judged]))
+print(json.dumps([statuses, errors, asked.is_set(), has_waited]))
 """
 
 
 @dataclass(frozen=True)
 class Run:
-    """`asked` says whether any of the names was looked up; the rest is what two samples met, and how long it took."""
+    """What two samples met, whether any of the names was looked up, and whether the resolver was `waited_for`."""
 
     statuses: list[str]
     errors: list[str | None]
     asked: bool
-    seconds_judging: float
-    seconds_closing: float
+    waited_for: bool
 
 
 def judge_where(
@@ -67,7 +65,7 @@ def judge_where(
     marker: str = "nobody",
     deadline: float = 30.0,
 ) -> Run:
-    """Judge two samples where the names stand for the addresses; for none, looking them up takes 10 s."""
+    """Judge two samples where the names stand for the addresses; for none, looking them up takes a minute."""
     output, errors, code = run_script(SCRIPT, json.dumps([names, addresses, *mode, base_url, marker, deadline]))
     assert code == 0, errors
     assert all(line.startswith("rewardcore: ") for line in errors.splitlines()), errors

@@ -191,7 +191,7 @@ def main(base_url, marker, mode, exit_by, uvloop):
     options = {"sync": {}, "process": {"workers": 1}, "thread": {}, "child": {"background": "process"}}[mode]
     endpoint = rc.Endpoint(base_url, "judge")
     name = mode if mode in ("sync", "process") else "asyncio"
-    judge = rc.open_judge(name, endpoint, cache=None, deadline=10.0, **options)
+    judge = rc.open_judge(name, endpoint, cache=None, deadline=60.0, **options)
     samples = [rc.Sample(f"[[{marker}]]", str(number)) for number in range(6)]
     assert statuses(judge.judge(samples)) == ["ok"] * 6
     pid = os.fork()

@@ -32,7 +32,7 @@ def found(models: object = MODELS, answer: object = FINE, **options: object) -> 
         for route, given in ((respx.get(f"{URL}/models"), models), (respx.post(f"{URL}/chat/completions"), answer)):
             route.mock(side_effect=given) if isinstance(given, Exception) else route.mock(return_value=given)
         with rc.open_judge("sync", rc.Endpoint(URL, "judge"), cache=None, **options) as judge:
-            return judge.check(seconds=5.0)
+            return judge.check(seconds=60.0)
 
 
 def test_an_endpoint_that_can_judge_is_told_line_by_line(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -100,7 +100,7 @@ def test_every_mode_can_be_checked_even_inside_a_running_loop(
 
     async def main() -> str:
         with open_judge(mode, endpoint) as judge:
-            return str(judge.check(seconds=5.0))
+            return str(judge.check(seconds=60.0))
 
     assert asyncio.run(main()).startswith("reachable  NO  no connection to 127.0.0.1:")
 

@@ -17,9 +17,11 @@ from rewardcore.clock import SYSTEM_CLOCK
 from tests.modes import leftovers
 from tests.modes.conftest import CONCURRENT_MODES, MODES, Opener
 from tests.modes.custom_rubrics import Independent, RaisesInMessages, RaisesInParse, SeesTheTruth
+from tests.modes.deadlines import hurried
 from tests.modes.hostile_server import (
     Exchange,
     HostileServer,
+    Script,
     answers,
     breathing,
     completion,
@@ -28,6 +30,7 @@ from tests.modes.hostile_server import (
     ok,
     says,
     silent,
+    together,
 )
 
 
@@ -170,7 +173,7 @@ def test_one_stall_in_a_hundred_is_noticed_without_being_told(open_judge: Opener
     fine, stalls = server.script(ok), server.script(silent, ok)
     samples = fine.samples(99)
     samples.insert(30, stalls.sample())
-    with open_judge("asyncio-aiohttp", deadline=15.0) as judge:
+    with open_judge("asyncio-aiohttp", deadline=60.0) as judge:
         assert statuses(judge.judge(samples)) == ["ok"] * 100
 
 
@@ -187,10 +190,20 @@ def test_a_batch_ends_with_its_deadline_even_if_nobody_waits_for_it(
 def test_the_deadline_is_one_calls_own(mode: str, open_judge: Opener, server: HostileServer) -> None:
     """A batch that nobody has asked for yet takes nothing from the one that is waited for."""
     stuck, fine = server.script(silent), server.script(ok)
-    with open_judge(mode, deadline=2.0) as judge:
-        unasked = judge.submit(stuck.samples(1))
+    with open_judge(mode) as judge:
+        with hurried(judge, 1.0):
+            unasked = judge.submit(stuck.samples(1))
         assert statuses(judge.submit(fine.samples(2)).result()) == ["ok", "ok"]
-        assert statuses(unasked.result()) == ["timeout"]
+        with hurried(judge, 1.0):
+            assert statuses(unasked.result()) == ["timeout"]
+
+
+def time_out_on_the_wire(judge: rc.Judge, script: Script, server: HostileServer) -> None:
+    """Two samples. Whoever judges is warm, so that both are on the wire long before their deadline."""
+    assert statuses(judge.judge(server.script(together(2)).samples(2))) == ["ok"] * 2
+    with hurried(judge, 2.0):
+        assert statuses(judge.judge(script.samples(2))) == ["timeout"] * 2
+    script.saw(2)
 
 
 @pytest.mark.parametrize("mode", CONCURRENT_MODES)
@@ -198,9 +211,8 @@ def test_replies_that_come_late_go_to_the_cache_while_the_judge_is_open(
     mode: str, open_judge: Opener, server: HostileServer, tmp_path: Path
 ) -> None:
     script = server.script(held)
-    with open_judge(mode, deadline=2.0, cache=tmp_path / "cache.sqlite") as judge:
-        assert statuses(judge.judge(script.samples(2))) == ["timeout"] * 2
-        script.saw(2)
+    with open_judge(mode, cache=tmp_path / "cache.sqlite") as judge:
+        time_out_on_the_wire(judge, script, server)
         script.release()
         eventually(lambda: judge.stats.in_flight == 0, "the late replies are in")
         again = judge.judge(script.samples(2))
@@ -214,9 +226,8 @@ def test_late_requests_do_not_take_the_places_of_the_next_call(
 ) -> None:
     """Every place is held by a request that never ends and that nobody waits for any more."""
     stuck, fine = server.script(silent), server.script(ok)
-    with open_judge(mode, deadline=5.0, max_concurrent=2) as judge:
-        assert statuses(judge.judge(stuck.samples(2))) == ["timeout"] * 2
-        stuck.saw(2)
+    with open_judge(mode, max_concurrent=2) as judge:
+        time_out_on_the_wire(judge, stuck, server)
         assert statuses(judge.judge(fine.samples(3))) == ["ok"] * 3
 
 

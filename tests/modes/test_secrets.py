@@ -14,6 +14,7 @@ import pytest
 import rewardcore as rc
 from rewardcore.http import retry
 from tests.modes.conftest import Opener
+from tests.modes.deadlines import hurried
 from tests.modes.hostile_server import HostileServer, answers, completion, echoes, ok, parrots, silent
 
 KEY = "sk-live-0123456789abcdefghijklmnopqrstuvwxyz"
@@ -104,8 +105,10 @@ def test_an_endpoint_that_repeats_the_key_gets_it_nowhere(
 ) -> None:
     endpoint = keyed_endpoint(server)
     scripts = [server.script(behaviour) for behaviour in REPEATED.values()]
-    with open_judge(mode, endpoint, deadline=4.0) as judge:
-        verdicts = [judge.judge([script.sample(), *server.script(ok).samples(5)])[0] for script in scripts]
+    with open_judge(mode, endpoint) as judge:
+        judge.judge(server.script(ok).samples(1))
+        with hurried(judge, 4.0):
+            verdicts = [judge.judge([script.sample(), *server.script(ok).samples(5)])[0] for script in scripts]
         shown = [repr(judge), repr(endpoint), repr(judge.stats), repr(judge._driver)]
     assert "ok" not in {verdict.status for verdict in verdicts}
     assert all(script.headers[0]["authorization"] == f"Bearer {KEY}" for script in scripts)
@@ -123,7 +126,7 @@ def test_a_key_in_the_bytes_around_the_body_gets_nowhere(
         for how, cut in CUTS.items()
         for name, answer in (HEARD | BROKEN).items()
     }
-    with open_judge(mode, keyed_endpoint(server), deadline=6.0) as judge:
+    with open_judge(mode, keyed_endpoint(server), deadline=60.0, max_retries=0) as judge:
         judge.judge(server.script(ok).samples(1))  # a redirect from an endpoint that never replied would end the run
         fine = (server.script(ok).sample() for _ in scripts)  # the endpoint is not down
         found = judge.judge([sample for script in scripts.values() for sample in (script.sample(), next(fine))])[::2]

@@ -13,6 +13,7 @@ import pytest
 import rewardcore as rc
 from tests.modes.conftest import CONCURRENT_MODES, MODES, Opener
 from tests.modes.custom_rubrics import Plain
+from tests.modes.deadlines import hurried
 from tests.modes.hostile_server import HostileServer, Script, eventually, held, ok, silent
 from tests.modes.scripts import ended, run_script, started
 
@@ -113,9 +114,10 @@ def test_samples_that_raise_end_the_stream_and_the_judge_goes_on(
         yield from stuck.samples(40)
         raise ZeroDivisionError("the caller's own")
 
-    with open_judge(mode, max_concurrent=2, deadline=3.0 if mode == "sync" else 30.0) as judge:
+    with open_judge(mode, max_concurrent=2, deadline=30.0) as judge:
         if mode == "sync":  # it asks for the first before it looks for a second
-            assert next(judge.stream(broken()))[1].status == "timeout"
+            with hurried(judge, 1.0):
+                assert next(judge.stream(broken()))[1].status == "timeout"
         else:
             with pytest.raises(ZeroDivisionError, match="the caller's own"):
                 next(judge.stream(broken()))

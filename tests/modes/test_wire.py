@@ -19,6 +19,7 @@ import rewardcore as rc
 from rewardcore.http.transports import Transport
 from rewardcore.reply import Answer, Reply
 from tests.modes.conftest import ASYNCIO_MODES, MODES, Opener
+from tests.modes.deadlines import hurried
 from tests.modes.hostile_server import (
     Behaviour,
     Exchange,
@@ -33,8 +34,8 @@ from tests.modes.hostile_server import (
 from tests.modes.lookups import IN_PROCESS_MODES, judge_where
 from tests.modes.scripts import run_script
 
-#: A deadline of one second, and what still counts as having kept it on a slow machine.
-DEADLINE, PROMPTLY = 1.0, 4.0
+#: Whatever stalls does so for a minute. Who is not held up by it comes first, on however busy a machine.
+DEADLINE, STALLED = 1.0, 60.0
 
 # The deadline is total.
 
@@ -77,11 +78,13 @@ def deaf_addresses(count: int) -> Iterator[tuple[list[str], int]]:
 @pytest.mark.skipif(sys.platform != "linux", reason="only there is all of 127.0.0.0/8 local, and a full queue silent")
 @pytest.mark.parametrize("mode", IN_PROCESS_MODES)
 def test_the_deadline_covers_every_address_of_a_name_together(mode: str) -> None:
+    """A client that gives each address a deadline of its own is busy for three minutes, and the script is ended."""
     with deaf_addresses(6) as (addresses, port):
-        run = judge_where(["judge.test"], addresses, MODES[mode], f"http://judge.test:{port}/v1", deadline=DEADLINE)
+        run = judge_where(
+            ["judge.test"], 30 * addresses, MODES[mode], f"http://judge.test:{port}/v1", deadline=DEADLINE
+        )
     assert run.asked
     assert run.statuses == ["timeout", "timeout"], run
-    assert max(run.seconds_judging, run.seconds_closing) < PROMPTLY
 
 
 @pytest.mark.parametrize("mode", IN_PROCESS_MODES)
@@ -89,53 +92,62 @@ def test_the_deadline_covers_looking_up_the_name(mode: str) -> None:
     run = judge_where(["judge.test"], [], MODES[mode], "http://judge.test:8000/v1", deadline=DEADLINE)
     assert run.asked
     assert run.statuses == ["timeout", "timeout"], run
-    assert max(run.seconds_judging, run.seconds_closing) < PROMPTLY
+    assert not run.waited_for
 
 
-@contextlib.contextmanager
-def reluctant_reader(bytes_at_a_time: int) -> Iterator[int]:
-    """A port where requests are read a little at a time, or never, and are not answered; it gives up after 15 s."""
-    over, give_up = threading.Event(), time.monotonic() + 15.0
-    with contextlib.ExitStack() as stack:
-        listener = stack.enter_context(socket.socket())
-        listener.bind(("127.0.0.1", 0))
-        listener.listen(16)
+class ReluctantReader:
+    """A port where requests are read a little at a time, or never, and are not answered; in the end it gives up."""
 
-        def read() -> None:
-            connections: list[socket.socket] = []
-            while not over.wait(0.01) and time.monotonic() < give_up:
+    def __init__(self, bytes_at_a_time: int) -> None:
+        self.callers, self.bytes_read, self.has_given_up = 0, 0, False
+        self._bytes_at_a_time = bytes_at_a_time
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._read, name="reluctant-reader")
+
+    def __enter__(self) -> ReluctantReader:
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.port = self._listener.getsockname()[1]
+        self._thread.start()
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self._over.set()
+        self._thread.join()
+        self._listener.close()
+
+    def _read(self) -> None:
+        connections: list[socket.socket] = []
+        gives_up = time.monotonic() + STALLED
+        while not self._over.wait(0.01) and not self.has_given_up:
+            self.has_given_up = time.monotonic() >= gives_up
+            with contextlib.suppress(OSError):
+                if select.select([self._listener], [], [], 0)[0]:
+                    connections.append(self._listener.accept()[0])
+                    self.callers += 1
+            for connection in connections if self._bytes_at_a_time else []:
                 with contextlib.suppress(OSError):
-                    if select.select([listener], [], [], 0)[0]:
-                        connections.append(listener.accept()[0])
-                for connection in connections if bytes_at_a_time else []:
-                    with contextlib.suppress(OSError):
-                        connection.recv(bytes_at_a_time, socket.MSG_DONTWAIT)
-            for connection in connections:
-                connection.close()
-
-        reader = threading.Thread(target=read, name="reluctant-reader")
-        reader.start()
-        stack.callback(reader.join)
-        stack.callback(over.set)
-        yield listener.getsockname()[1]
+                    self.bytes_read += len(connection.recv(self._bytes_at_a_time, socket.MSG_DONTWAIT))
+        for connection in connections:
+            connection.close()
 
 
-@pytest.mark.parametrize("bytes_at_a_time", [0, 2**15], ids=["reads nothing", "reads a little"])
+@pytest.mark.parametrize("bytes_at_a_time", [0, 2**13], ids=["reads nothing", "reads a little"])
 def test_the_deadline_covers_sending_the_request(mode: str, bytes_at_a_time: int, open_judge: Opener) -> None:
     """It is more than the system's own buffers take. A little is enough for every single write to get on in time."""
-    endpoint, sample = "http://127.0.0.1:{}/v1", rc.Sample("p", "r" * 2**25)
+    sample = rc.Sample("p", "r" * 2**25)
     with (
-        reluctant_reader(bytes_at_a_time) as port,
-        open_judge(mode, rc.Endpoint(endpoint.format(port), "judge"), deadline=DEADLINE) as judge,
+        ReluctantReader(bytes_at_a_time) as reader,
+        open_judge(mode, rc.Endpoint(f"http://127.0.0.1:{reader.port}/v1", "judge")) as judge,
     ):
-        begun = time.monotonic()
-        (verdict,) = judge.judge([sample])
-        judged = time.monotonic()
+        for seconds in (DEADLINE, 4 * DEADLINE, 16 * DEADLINE):  # it may pass before a worker has started
+            if not reader.callers:
+                with hurried(judge, seconds):
+                    (verdict,) = judge.judge([sample])
         judge.close()
-        closed = time.monotonic()
+        assert reader.callers
+        assert not reader.has_given_up
+        assert reader.bytes_read < 2**24, "it ended in the middle of the request"
     assert verdict.status == "timeout", verdict
-    assert judged - begun < PROMPTLY
-    assert closed - judged < PROMPTLY
 
 
 # What it goes through.
@@ -171,38 +183,40 @@ def test_what_is_put_around_the_transport_cannot_reach_another_process(open_judg
 # Whoever waits can be told to go.
 
 
-def at_most(seconds: float, behaviour: Behaviour) -> Behaviour:
-    """So that whoever cannot be told to go does not stay for ever either, and the test fails."""
+class Patient:
+    """As `behaviour`, but not for ever: who cannot be told to go is answered at last, and the test fails."""
 
-    async def behave(exchange: Exchange) -> None:
+    def __init__(self, behaviour: Behaviour) -> None:
+        self.behaviour, self.has_given_up = behaviour, False
+
+    async def __call__(self, exchange: Exchange) -> None:
         try:
-            async with asyncio.timeout(seconds):
-                await behaviour(exchange)
+            async with asyncio.timeout(STALLED):
+                await self.behaviour(exchange)
         except TimeoutError:
+            self.has_given_up = True
             await exchange.answer(400, "no more patience")
-
-    return behave
 
 
 def test_a_short_wait_is_short_and_what_was_held_is_not_paid_twice(
     mode: str, open_judge: Opener, server: HostileServer
 ) -> None:
-    script = server.script(at_most(10.0, held))
-    with open_judge(mode) as judge:
+    patient = Patient(held)
+    script = server.script(patient)
+    with open_judge(mode, deadline=2 * STALLED) as judge:
         pending = judge.submit(script.samples(1))
 
         def is_held() -> bool:
-            begun = time.monotonic()
             with pytest.raises(TimeoutError, match="goes on"):
                 pending.result(timeout=0.2)
-            assert time.monotonic() - begun < PROMPTLY
             return script.requests > 0
 
         eventually(is_held, "the request is on the wire")  # the first wait may be too short for a worker to start
         assert is_held()
+        assert not patient.has_given_up
         assert not pending.done()
         script.release()
-        (verdict,) = pending.result(timeout=20)
+        (verdict,) = pending.result(timeout=STALLED)
         assert judge.stats.requests == 1
     assert (verdict.status, verdict.attempts, script.requests) == ("ok", 1, 1)
 
@@ -217,16 +231,16 @@ def waiting_for(pending: rc.Pending) -> Iterator[concurrent.futures.Future[list[
 def test_cancel_lets_go_of_whoever_waits_for_a_silent_request(
     mode: str, open_judge: Opener, server: HostileServer
 ) -> None:
-    script, fine = server.script(at_most(10.0, silent)), server.script(ok)
-    with open_judge(mode) as judge:
+    patient = Patient(silent)
+    script, fine = server.script(patient), server.script(ok)
+    with open_judge(mode, deadline=2 * STALLED) as judge:
         pending = judge.submit(script.samples(2))
         with waiting_for(pending) as waiter:
             script.saw(1)
-            begun = time.monotonic()
             pending.cancel()
-            assert time.monotonic() - begun < PROMPTLY
             with pytest.raises(concurrent.futures.CancelledError):
-                waiter.result(timeout=PROMPTLY)
+                waiter.result()
+        assert not patient.has_given_up
         assert pending.done()
         assert [verdict.status for verdict in judge.judge(fine.samples(2))] == ["ok", "ok"]
 
@@ -234,16 +248,16 @@ def test_cancel_lets_go_of_whoever_waits_for_a_silent_request(
 def test_close_lets_go_of_whoever_waits_for_a_silent_request(
     mode: str, open_judge: Opener, server: HostileServer
 ) -> None:
-    script = server.script(at_most(10.0, silent))
-    with open_judge(mode) as judge, waiting_for(judge.submit(script.samples(2))) as waiter:
+    patient = Patient(silent)
+    script = server.script(patient)
+    with open_judge(mode, deadline=2 * STALLED) as judge, waiting_for(judge.submit(script.samples(2))) as waiter:
         script.saw(1)
-        begun = time.monotonic()
         judge.close()
-        assert time.monotonic() - begun < PROMPTLY
-        verdicts = waiter.result(timeout=PROMPTLY)
+        verdicts = waiter.result()
     assert [verdict.status for verdict in verdicts] == ["failed", "failed"]
     assert all(str(verdict.error).startswith("JudgeClosed") for verdict in verdicts), verdicts
-    eventually(lambda: script.in_flight == 0, "the server sees the connection end", seconds=PROMPTLY)
+    eventually(lambda: script.in_flight == 0, "the server sees the connection end")
+    assert not patient.has_given_up
 
 
 # The limit on open files.
@@ -257,7 +271,7 @@ def main(base_url, marker, options):
     logging.basicConfig(level=logging.WARNING)
     endpoint = rc.Endpoint(base_url, "judge")
     samples = [rc.Sample(f"[[{marker}]]", str(number)) for number in range(400)]
-    with rc.open_judge("asyncio", endpoint, max_concurrent=1000, cache=None, deadline=40.0, **options) as judge:
+    with rc.open_judge("asyncio", endpoint, max_concurrent=1000, cache=None, deadline=120.0, **options) as judge:
         statuses = [verdict.status for verdict in judge.judge(samples)]
         print(json.dumps([statuses.count("ok"), judge.stats.retried]))
 

@@ -11,7 +11,7 @@ from unittest.mock import patch
 from rewardcore import calls, judge
 from rewardcore.calls import Call
 from rewardcore.failures import DeadlinePassed
-from rewardcore.http import engine
+from rewardcore.http.cache import GuardedCache
 from rewardcore.http.drivers.loop import LoopDriver
 from rewardcore.http.engine import Engine, Flight, GiveUp
 from rewardcore.http.request import Request
@@ -47,7 +47,7 @@ def _make_room_only_for_a_new_call(take: Callable[..., Any]) -> Callable[..., An
     return taken
 
 
-def _raise_it(method: str, error: Exception, *_: object) -> Answer:
+def _raise_it(_: object, method: str, error: BaseException) -> None:
     raise error
 
 
@@ -85,7 +85,10 @@ DEFECTS: dict[str, Callable[[], Any]] = {
     "late requests starve a call that waits already": lambda: _patched(
         patch.object(Engine, "take", _make_room_only_for_a_new_call(Engine.take))
     ),
-    "what a cache raises escapes to the loop": lambda: _patched(patch.object(engine, "_cache_failed", _raise_it)),
+    "what a cache raises escapes to the loop": lambda: _patched(
+        patch.object(GuardedCache, "_step_aside", _raise_it),
+        patch.object(Engine, "_lost", lambda _, error: _raise_it(_, "", error)),
+    ),
     "a rubric that asks another judge stops the loop": lambda: _patched(
         patch.object(calls, "check_may_wait", _nothing), patch.object(judge, "check_may_wait", _nothing)
     ),

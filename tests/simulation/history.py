@@ -8,11 +8,13 @@ from collections.abc import Awaitable, Callable
 from concurrent.futures import CancelledError
 
 from rewardcore import AsyncioJudge, Endpoint, Judge, RewardcoreError, Sample, Unparsed, Verdict
+from rewardcore.calls import open_drivers
+from rewardcore.http.cache import GuardedCache
 from rewardcore.http.drivers.loop import LoopDriver
 from rewardcore.http.drivers.sync import SyncDriver
 from rewardcore.http.pace import Pace
 from rewardcore.http.request import RequestBuilder
-from rewardcore.judge import _open_judges
+from rewardcore.judge import _judges
 from tests.simulation.invariants import Checked, check_end, check_instant
 from tests.simulation.stage import Stage
 from tests.simulation.world import Cache, Rubric, Transport, World, Wrong, score_of
@@ -45,18 +47,23 @@ class History:
 
     def play(self) -> None:
         """Raises Wrong, or Deadlock, at the first broken promise."""
+        Wrong.seen.clear()
         try:
             self.stage.play(self._everybody(), lambda: check_instant(self.engine, self.driver))
+        except BaseException as error:
+            raise (Wrong.seen or [error])[0] from None
         finally:
             for judge in (self.judge, self.inner):
-                _open_judges.discard(judge)  # if it went wrong, nobody closes them any more
+                _judges.discard(judge)  # if it went wrong, nobody closes them any more
+                open_drivers.discard(judge._driver)
+        for wrong in Wrong.seen:
+            raise wrong
         check_end(self.engine, self.world)
 
     def _engine(self, world: World, rubric: Rubric, limit: int) -> Checked:
         builder = RequestBuilder(ENDPOINT, rubric)
-        engine = Checked(
-            builder, rubric, world.cache, Pace(limit, uniform=world.dice.random), uniform=world.dice.random
-        )
+        cache = GuardedCache(world.cache) if world.cache is not None else None
+        engine = Checked(builder, rubric, cache, Pace(limit, uniform=world.dice.random), uniform=world.dice.random)
         engine.world = world
         return engine
 

@@ -10,6 +10,7 @@ from typing import Any
 
 from rewardcore.calls import Call, Run
 from rewardcore.failures import DeadlinePassed, Denied, JudgeClosed
+from rewardcore.http.cache import GuardedCache
 from rewardcore.http.drivers.loop import LoopDriver
 from rewardcore.http.engine import Engine, Flight
 from rewardcore.reply import Answer
@@ -63,7 +64,8 @@ class Checked(Engine):
         for other in self.air:
             if other.request.key == flight.request.key and not other.given_up:
                 raise Wrong("the same request is on the wire twice: it is paid twice where it could be shared")
-        if self.world.cache is not None and flight.request.body in self.world.cache.kept and not self._numbers_draws:
+        is_asked = isinstance(self.cache, GuardedCache) and not self.cache._is_broken and not self._numbers_draws
+        if is_asked and self.world.cache is not None and flight.request.body in self.world.cache.kept:
             raise Wrong("a request is sent whose reply is in the cache")
         self.air[flight] = None
         return super()._depart(flight, now)
@@ -141,8 +143,8 @@ def check_instant(engine: Checked, driver: LoopDriver) -> None:
         raise Wrong(f"{in_flight} permits are taken, and {carried} requests are carried: a permit has leaked")
     if any(call.deadline < now - _MOMENT for call in engine._open):
         raise Wrong("a call outlives its deadline, and nobody was told")
-    waits = any(flight.seats for flight in engine._ready) or any(call.fresh for call in engine._calls)
-    if waits and engine.breaker.failure is None:
+    queues = engine._ready, engine._stalled
+    if any(flight.seats for queue in queues for flight in queue) or any(call.fresh for call in engine._calls):
         if engine.pace.wait(now, in_flight) == 0.0:
             raise Wrong("a sample waits though a place is free")
         if not in_flight and engine.pace.wait(now, 0) == math.inf:

@@ -10,6 +10,7 @@ import asyncio
 import random
 from collections import Counter
 from collections.abc import Callable
+from typing import ClassVar
 
 import orjson
 
@@ -51,7 +52,13 @@ FINAL = (Rejected, Refused, Truncated)
 
 
 class Wrong(AssertionError):
-    """A promise was broken; the message says which."""
+    """A promise was broken; the message says which. `seen` has it, also where the engine's last line of defence did."""
+
+    seen: ClassVar[list[Wrong]] = []
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message)
+        self.seen.append(self)
 
 
 class World:

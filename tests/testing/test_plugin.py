@@ -65,12 +65,12 @@ def test_another_temper(judge_server):
     judge_server.reset("instant")
     assert None not in rewards(judge_server.endpoint, ["a", "b"])
 
-@pytest.mark.judge_server("outage", latency=0.0, storm_start=0, storm_length=1)
+@pytest.mark.judge_server("outage", latency=0.0, outage_start=0.0, outage_seconds=0.05)
 class TestTheWholeClass:
     def test_a_profile_by_its_name(self, judge_server):
         PROCESSES.add(judge_server.process_id)
         assert None not in rewards(judge_server.endpoint, ["a", "b"])
-        assert judge_server.stats().statuses["503"] == 1
+        assert judge_server.stats().statuses["503"] >= 1
 
     @pytest.mark.judge_server
     def test_the_closest_marker_counts(self, judge_server):

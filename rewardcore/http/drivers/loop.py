@@ -7,6 +7,7 @@ there is, and leaves when there is none. So the number of tasks is the number of
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import math
 import threading
 from collections import deque
@@ -17,11 +18,11 @@ from typing import Any
 
 from ...calls import Call, Driver, Run, WouldBlock
 from ...clock import Clock
-from ...failures import Failure, RewardcoreError
+from ...failures import Failure, RewardcoreError, described
 from ...reply import Answer, Reply
 from ...rubrics.rubric import grade
 from ...stats import Stats
-from ..engine import Engine
+from ..engine import LOOK_SECONDS, Engine
 from ..flight import Aside, Flight, GiveUp
 from ..transports import Transport
 from .loop_thread import LoopThread, shut_down
@@ -84,6 +85,11 @@ class LoopDriver(Driver):
                 shut_down(self._aside)
             self._close_engine(self.engine)
 
+    def _end_beside(self) -> None:
+        # A thread may not start wherever the garbage collector runs: in the midst of another's start it would wait.
+        with contextlib.suppress(RuntimeError):  # the loop is closed
+            self.loop.call_soon_threadsafe(super()._end_beside)
+
     def _post(self, action: Callable[[Any], None], subject: Call | Run) -> bool:
         """One wake-up of the loop for however many calls have gathered."""
         with self._posting:
@@ -101,7 +107,10 @@ class LoopDriver(Driver):
         with self._posting:
             posted, self._posted = self._posted, deque()
         for action, subject in posted:
-            action(subject)
+            try:
+                action(subject)
+            except Exception as error:
+                self.engine.rescue(error, [subject] if isinstance(subject, Call) else [], self.clock.now())
         self._pump()
 
     def _abandon(self, call: Call) -> None:
@@ -175,8 +184,8 @@ class LoopDriver(Driver):
                     raise
                 task.uncancel()
                 answer = None
-            except Exception as error:
-                answer = Answer(failure=Failure(f"{type(error).__name__}: {error}"))
+            except (Exception, SystemExit) as error:
+                answer = Answer(failure=Failure(described(error)))
             workers[task] = None
             if answer is None:
                 engine.gone(flight)
@@ -188,18 +197,21 @@ class LoopDriver(Driver):
                 following.carrier = task
                 if not engine.is_full:
                     self._pump()
+                elif self._alarm_at > self.clock.now() + LOOK_SECONDS:  # all in the air may stall, and nobody settles
+                    self._set_alarm(LOOK_SECONDS)
 
     def _left(self, task: asyncio.Task[None]) -> None:
         """A worker has left; if it still had a flight, it was ended before it began, or by a defect."""
         flight = self._workers.pop(task)
         error = None if task.cancelled() else task.exception()
-        if flight is None:
+        if flight is None and error is None:
             return
-        if error is None:
+        if flight is None:
+            self.engine.rescue(error, [], self.clock.now())  # type: ignore[arg-type]
+        elif error is None:
             self.engine.gone(flight)
         else:
-            failure = Failure(f"{type(error).__name__}: {error}")
-            self.engine.settle(flight, Answer(failure=failure), self.clock.now())
+            self.engine.settle(flight, Answer(failure=Failure(described(error))), self.clock.now())
         if not self._closed:
             self._pump()
 
@@ -207,10 +219,16 @@ class LoopDriver(Driver):
         """None where the rubric waits for another judge, and is from then on read in other threads."""
         if self.engine.reads_sample:
             return Answer(reply)
+        if self._aside is not None:
+            return None
+        loop_time = self.engine.loop_time
+        began = loop_time.begin()
         try:
-            return grade(self.engine.rubric, reply) if self._aside is None else None
+            answer = grade(self.engine.rubric, reply)
         except WouldBlock:
             return None
+        loop_time.end("parse", began)
+        return answer
 
     async def _go_aside(self, aside: Aside) -> None:
         aside.then(await self._in_thread(aside.work))

@@ -1,7 +1,8 @@
-"""`background="process"`: the loop driver lives in one spawned child, and this one passes calls and verdicts on.
+"""`background="process"`, the parent's side: calls go to the one spawned child that judges, verdicts come back.
 
 Only packed samples, verdicts, figures and log lines cross the pipe, so that the parent's interpreter is hardly
-disturbed. Every sample is packed by itself: one that cannot be read at the other end fails alone.
+disturbed. Every sample is packed by itself: one that cannot be read at the other end fails alone. Nothing here trusts
+the child to answer: a call ends at its deadline, `stats` and `close` in their own time, whatever has become of it.
 """
 
 from __future__ import annotations
@@ -10,66 +11,60 @@ import asyncio
 import contextlib
 import itertools
 import logging
-import os
 import pickle
 import threading
 import weakref
 from collections import deque
 from collections.abc import Callable
-from multiprocessing.connection import Connection
 from operator import attrgetter
-from types import NoneType
 from typing import Any
 
-from ...calls import Call, Driver, Run
-from ...clock import SYSTEM_CLOCK
-from ...failures import ConfigurationError, Failure, JudgeClosed, RewardcoreError, WorkerDied
-from ...notices import log
+from ...calls import Call, Driver, Run, check_may_wait
+from ...clock import Clock, Event
+from ...failures import DeadlinePassed, Failure, JudgeClosed, RewardcoreError, WorkerDied
+from ...notices import say
 from ...reply import Answer
 from ...sample import Sample
 from ...stats import Stats
 from ...verdict import Verdict
 from ..cache_file import BUSY_SECONDS
-from ..processes import Child
-from ..settings import Settings
-from .loop import LoopDriver
+from ..processes import Child, OpenChild
+from .elsewhere import pack
 from .loop_thread import LoopThread
 
-#: How long verdicts wait for company: those of a stream, and those of a batch, whose caller asks only how far it is.
-_GATHER_SECONDS, _PROGRESS_SECONDS = 0.002, 0.2
-_ASKING_SECONDS = 5.0
+#: The child ends its calls at their deadline by itself, and knows better why they were not done. So the parent looks
+#: so long after the deadline whether it has, and again, so often at most, while verdicts of that call come in. This
+#: begins when the parent notices the deadline: if it was suspended itself, what waits in the pipe is read first.
+_GRACE_SECONDS, _LOOKS = 0.5, 4
+#: How long `stats` waits for the figures of this moment, before it tells the last that are known.
+_ASKING_SECONDS = 0.5
 #: How long a child may take to put its cache on disk, however busy that is.
 _CLOSING_SECONDS = 2 * BUSY_SECONDS
-#: Verdicts a message. One large message at the end would wait for the parent's GIL at every piece that a pipe can hold.
-_PACK = 64
 _fields = attrgetter(*Sample.__slots__)
-_values = attrgetter(*Verdict.__slots__)
 
 
 class RemoteDriver(Driver):
-    """The parent's side: calls out, verdicts in. A child that dies fails its calls; the next call starts another."""
+    """The parent's side: calls out, verdicts in. A child that dies fails its calls; the next call starts another.
 
-    def __init__(self, settings: Settings, open_driver: Callable[[], LoopDriver]) -> None:
-        super().__init__(settings.clock)
-        if not isinstance(settings.cache, (str, os.PathLike, bool, NoneType)):
-            raise ConfigurationError("cache must be a path, True or None where another process judges, not an object")
-        if settings.clock is not SYSTEM_CLOCK:
-            raise ConfigurationError("clock must be the system's where another process judges")
-        if settings.wrap_transport is not None:
-            raise ConfigurationError("wrap_transport must be left out where another process judges")
-        settings.close_cache(settings.open_cache())  # one that cannot be used is an error here, not in the child
-        self._open_driver = open_driver
+    It is the listener of its children. The first is started at once and is not waited for.
+    """
+
+    def __init__(self, clock: Clock, thread: LoopThread, open_child: OpenChild) -> None:
+        super().__init__(clock)
+        self._open_child = open_child
         self._numbers = itertools.count(1)
         self._calls: dict[int, Call] = {}
+        self._alarms: dict[int, asyncio.TimerHandle] = {}
+        self._overdue: dict[int, int] = {}  # samples that were counted as late here, and not yet by the child
         self._runs: weakref.WeakKeyDictionary[Run, int] = weakref.WeakKeyDictionary()
-        self._before = Stats()  # of the children that are gone
-        self._stats = Stats()
-        self._asked: dict[int, asyncio.Future[None]] = {}
-        self._ending: list[asyncio.Task[None]] = []
+        self._figures = Stats(), Stats()  # of the children that are gone, and of this one
+        self._asked: dict[int, Event] = {}
+        self._is_deaf = False  # it did not answer the last who asked, and has said nothing since
+        self._ending: set[asyncio.Task[None]] = set()
         self._posting = threading.RLock()  # a stream that the garbage collector ends may post in the midst of a post
         self._closed = False
-        self._thread = LoopThread.acquire(settings.clock)
-        self._child = self._thread.run(self._hire())
+        self._thread = thread
+        self._child = thread.run(self._hire())
 
     # Called from any thread.
 
@@ -81,35 +76,56 @@ class RemoteDriver(Driver):
         self._post(self._abandon, call)
 
     def stats(self) -> Stats:
-        if not self._closed and not self._child.reason:
-            self._thread.run(self._ask())
-        return self._before + self._stats
+        check_may_wait()
+        answered = self.clock.event()
+        if not self._is_deaf and self._post(self._ask, answered) and not answered.wait(_ASKING_SECONDS):
+            self._is_deaf = True
+        before, latest = self._figures
+        return before + latest
 
     def close(self) -> None:
+        check_may_wait()
         with self._posting:
             self._closed = True
         self._thread.run(self._shut())
         self._thread.release()
 
-    def _post(self, action: Callable[[Call], None], call: Call) -> bool:
+    def _end_beside(self) -> None:
+        with contextlib.suppress(RuntimeError):  # the loop is closed
+            self._thread.loop.call_soon_threadsafe(super()._end_beside)
+
+    def _post(self, action: Callable[[Any], None], subject: Call | Event) -> bool:
         with self._posting:
             if not self._closed:
-                self._thread.loop.call_soon_threadsafe(action, call)
+                self._thread.loop.call_soon_threadsafe(action, subject)
             return not self._closed
 
     # Called on the loop.
 
-    async def _hire(self) -> _Elsewhere:
-        return _Elsewhere(self, _judge_here, self._open_driver, log.getEffectiveLevel())
+    async def _hire(self) -> Child:
+        """With its pipe at hand: beside a busy main thread every turn of the loop may take its time."""
+        child = self._open_child(self)
+        await child.connecting
+        return child
 
     def _begin(self, call: Call) -> None:
-        if self._child.reason:
-            self._ending.append(self._thread.loop.create_task(self._child.end()))
-            self._child = _Elsewhere(self, _judge_here, self._open_driver, log.getEffectiveLevel())
-        call.number = next(self._numbers)
-        self._calls[call.number] = call
-        run = None if call.run is None else self._run_number(call.run)
-        self._child.write(_pack_call(call, run))
+        call.number = number = next(self._numbers)
+        self._calls[number] = call
+        seconds = call.deadline - self.clock.now()
+        self._alarms[number] = self._thread.loop.call_later(seconds, self._due, number, _LOOKS, len(call.waiting) + 1)
+        try:
+            if self._child.reason:
+                self._bury(self._child)
+                self._child = self._open_child(self)
+            run = None if call.run is None else self._run_number(call.run)
+            self._child.write(_pack_call(call, run))
+        except Exception as error:
+            self._fail(number, Failure(f"the call did not reach the process that judges: {_told(error)}"))
+
+    def _bury(self, child: Child) -> None:
+        task = self._thread.loop.create_task(child.end())
+        self._ending.add(task)
+        task.add_done_callback(self._ending.discard)
 
     def _run_number(self, run: Run) -> int:
         """The child knows a stream's run by its number, and forgets it when the parent has."""
@@ -120,75 +136,112 @@ class RemoteDriver(Driver):
 
     def _forget(self, number: int) -> None:
         with contextlib.suppress(RuntimeError):  # closed, and the loop with it
-            self._thread.loop.call_soon_threadsafe(self._child.write, _pack("forget", number))
+            self._thread.loop.call_soon_threadsafe(self._child.write, pack("forget", number))
 
     def _abandon(self, call: Call) -> None:
         call.let_go()
-        if self._calls.pop(call.number, None) is not None:
-            self._child.write(_pack("abandon", call.number))
+        if self._over(call.number):
+            self._child.write(pack("abandon", call.number))
 
-    async def _ask(self) -> None:
-        """The figures of this moment; the last that are known, where no answer comes."""
-        ticket = next(self._numbers)
-        self._asked[ticket] = asyncio.get_running_loop().create_future()
-        self._child.write(_pack("stats", ticket))
-        await asyncio.wait([self._asked[ticket]], timeout=_ASKING_SECONDS)
-        self._asked.pop(ticket, None)
+    def _over(self, number: int) -> Call | None:
+        if (call := self._calls.pop(number, None)) is not None:
+            self._alarms.pop(number).cancel()
+        return call
+
+    def _due(self, number: int, looks: int, waited_before: int) -> None:
+        """Its deadline has come, or its grace is over."""
+        waiting = len(self._calls[number].waiting)
+        if looks and waiting < waited_before:
+            self._alarms[number] = self._thread.loop.call_later(_GRACE_SECONDS, self._due, number, looks - 1, waiting)
+        else:
+            self._overdue[number] = waiting
+            self._fail(number, DeadlinePassed("not done by the deadline: the process that judges does not answer"))
+
+    def _fail(self, number: int, failure: Failure) -> None:
+        """Whatever of this call has no verdict yet."""
+        call, verdict = self._over(number), Answer(failure=failure).verdict()
+        for index in sorted(call.waiting) if call is not None else ():
+            self._figures[0].count_failure(failure.kind)
+            self._settle(call, index, verdict)  # type: ignore[arg-type]
+
+    def _settle(self, call: Call, index: int, verdict: Verdict) -> None:
+        """What a caller raises when it is told is logged, and keeps no verdict from anybody else."""
+        try:
+            call.settle(index, verdict)
+        except Exception as error:
+            say(logging.ERROR, "%s", f"a caller could not be told of its verdict: {_told(error)}")
+
+    def _ask(self, answered: Event) -> None:
+        if self._child.reason or not self._child.ready.done():
+            answered.set()
+            return
+        self._asked[ticket := next(self._numbers)] = answered
+        self._child.write(pack("stats", ticket))
 
     async def _shut(self) -> None:
-        self._child.write(_pack("close"))
-        await self._child.end(patience=0.0 if self._child.reason else _CLOSING_SECONDS)
-        await asyncio.gather(*self._ending)
+        child = self._child
+        child.write(pack("close"))
+        is_at_work = child.ready.done() and not child.reason  # else it has nothing to put on disk
+        ends = child.end(_CLOSING_SECONDS if is_at_work else 0.0), *self._ending
+        for error in await asyncio.gather(*ends, return_exceptions=True):
+            if error is not None:
+                say(logging.ERROR, "%s", f"a child process could not be ended: {_told(error)}")
+        self.lost("")
+
+    # Called by the child.
+
+    def received(self, message: bytes) -> None:
+        """Whatever is raised here passes to the child, which is then given up, and so all of its calls end."""
+        self._is_deaf = False
+        kind, *content = pickle.loads(message)
+        getattr(self, f"on_{kind}")(*content)
+
+    def on_alive(self) -> None:
+        """It is still closing."""
 
     def on_log(self, level: int, message: str) -> None:
-        log.log(level, "%s", message)
+        say(level, "%s", message)
 
     def on_stats(self, ticket: int, figures: Stats) -> None:
-        self._stats.latencies.extend(figures.latencies)
-        figures.latencies = self._stats.latencies
-        self._stats = figures
-        if (asked := self._asked.get(ticket)) is not None and not asked.done():
-            asked.set_result(None)
+        before, latest = self._figures
+        latest.latencies.extend(figures.latencies)
+        figures.latencies = latest.latencies
+        self._figures = before, figures
+        if (answered := self._asked.pop(ticket, None)) is not None:
+            answered.set()
 
     def on_verdicts(self, number: int, verdicts: list[tuple[Any, ...]], figures: Stats) -> None:
         self.on_stats(0, figures)
         if (call := self._calls.get(number)) is not None:
             for index, *values in verdicts:
-                call.settle(index, Verdict(*values))
+                self._settle(call, index, Verdict(*values))
             if not call.waiting:
-                del self._calls[number]
+                self._over(number)
+        elif counted := self._overdue.pop(number, 0):
+            late = min(counted, sum(values[1] == "timeout" for values in verdicts))
+            self._figures[0].failed[DeadlinePassed.__name__] -= late
+            if counted > len(verdicts):
+                self._overdue[number] = counted - len(verdicts)
 
-    def on_loss(self, reason: str) -> None:
+    def lost(self, reason: str) -> None:
         """The child is gone, as it should be after `close` and at no other time."""
         failure: Failure = WorkerDied(f"{reason}; the next call starts another")
         if self._closed:
             failure = JudgeClosed("the judge was closed before this sample was judged")
-        self._before, self._stats = self._before + self._stats, Stats()
-        self._before.in_flight = 0
-        for call in list(self._calls.values()):
-            for index in sorted(call.waiting):
-                self._before.count_failure(failure.kind)
-                call.settle(index, Answer(failure=failure).verdict())
-        self._calls.clear()
-        for asked in self._asked.values():
-            asked.cancel()
+        before, latest = self._figures
+        total = before + latest
+        total.in_flight = 0
+        self._figures = total, Stats()
+        self._overdue.clear()
+        for number in list(self._calls):
+            self._fail(number, failure)
+        for answered in self._asked.values():
+            answered.set()
+        self._asked.clear()
 
 
-class _Elsewhere(Child):
-    def __init__(self, driver: RemoteDriver, *arguments: Any) -> None:
-        super().__init__(*arguments)
-        self._driver = driver
-
-    def received(self, message: bytes) -> None:
-        kind, *content = pickle.loads(message)
-        getattr(self._driver, f"on_{kind}")(*content)
-
-    def lost(self, reason: str) -> None:
-        self._driver.on_loss(reason)
-
-
-def _pack(*message: object) -> bytes:
-    return pickle.dumps(message, pickle.HIGHEST_PROTOCOL)
+def _told(error: BaseException) -> str:
+    return f"{type(error).__name__}: {error}"
 
 
 def _pack_call(call: Call, run: int | None) -> bytes:
@@ -196,92 +249,7 @@ def _pack_call(call: Call, run: int | None) -> bytes:
     rows: list[tuple[int, bytes | str]] = []
     for index, sample in samples:
         try:
-            rows.append((index, _pack(*_fields(sample))))
+            rows.append((index, pack(*_fields(sample))))
         except Exception as error:
             rows.append((index, f"{type(error).__name__}: {error}"))
-    return _pack("begin", call.number, rows, call.deadline, run)
-
-
-def _judge_here(connection: Connection, open_driver: Callable[[], LoopDriver], level: int) -> Callable[[], None]:
-    """The child's side: the driver of the thread mode, until the pipe ends or "close" comes."""
-    sending = threading.Lock()
-
-    def send(*message: object, figures: bool = False) -> None:
-        """With the `figures` of this moment, and the latencies that the parent has not had yet."""
-        with sending, contextlib.suppress(OSError):
-            if figures:
-                message = (*message, driver.stats())
-                for _ in message[-1].latencies:  # type: ignore[attr-defined]
-                    driver.engine.stats.latencies.popleft()
-            connection.send_bytes(_pack(*message))
-
-    log.handlers, log.propagate = [_Forward(send)], False  # the script may have set up logging when it was imported
-    log.setLevel(level)
-    driver = open_driver()
-    calls: dict[int, Call] = {}
-    runs: dict[int, Run] = {}
-
-    def begin(number: int, rows: list[tuple[int, bytes | str]], deadline: float, run: int | None) -> None:
-        verdicts: list[tuple[Any, ...]] = []
-
-        def flush() -> None:
-            if verdicts:
-                send("verdicts", number, verdicts.copy(), figures=True)
-                verdicts.clear()
-
-        def tell(index: int, verdict: Verdict) -> None:
-            verdicts.append((index, *_values(verdict)))
-            if len(verdicts) >= _PACK:
-                flush()
-            elif len(verdicts) == 1:
-                driver.loop.call_later(_GATHER_SECONDS if run is not None else _PROGRESS_SECONDS, flush)
-
-        def finished() -> None:
-            calls.pop(number, None)
-            flush()
-
-        samples = []
-        for index, packed in rows:
-            try:
-                samples.append((index, Sample(*pickle.loads(packed))))  # type: ignore[arg-type]
-            except Exception as error:
-                why = packed if isinstance(packed, str) else f"{type(error).__name__}: {error}"
-                failure = Failure(f"extra must reach the process that judges, and be read there: {why}")
-                driver.engine.stats.count_failure(failure.kind)
-                verdicts.append((index, *_values(Answer(failure=failure).verdict())))
-        flush()
-        if samples:  # one clock for all processes
-            shared = None if run is None else runs.setdefault(run, Run(1))
-            calls[number] = call = Call(samples, deadline, tell, finished, shared)
-            driver.begin(call)
-
-    def work() -> None:
-        try:
-            while True:
-                kind, *content = pickle.loads(connection.recv_bytes())
-                if kind == "begin":
-                    begin(*content)
-                elif kind == "abandon" and (call := calls.pop(content[0], None)) is not None:
-                    driver.abandon(call)
-                elif kind == "forget" and (run := runs.pop(content[0], None)) is not None:
-                    driver.release(run)
-                elif kind == "stats":
-                    send("stats", content[0], figures=True)
-                elif kind == "close":
-                    return
-        finally:
-            driver.close()
-            send("stats", 0, figures=True)  # the last figures, for whoever asks later
-
-    return work
-
-
-class _Forward(logging.Handler):
-    """The child's log lines are the parent's to show."""
-
-    def __init__(self, send: Callable[..., None]) -> None:
-        super().__init__()
-        self._send = send
-
-    def emit(self, record: logging.LogRecord) -> None:
-        self._send("log", record.levelno, record.getMessage())
+    return pack("begin", call.number, rows, call.deadline, run)

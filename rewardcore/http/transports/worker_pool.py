@@ -22,7 +22,7 @@ from ...reply import Answer
 from ...rubrics import Rubric
 from ...rubrics.rubric import grade, reads_sample
 from ..endpoint import Endpoint
-from ..processes import Child
+from ..processes import OpenChild, SpawnedChild
 
 #: What tells a worker to let go of its request.
 _GIVE_UP = signal.SIGUSR1
@@ -32,22 +32,27 @@ _LETTING_GO, _SIGNALS = 5.0, 50
 WorkerSetup = Callable[[], object]
 
 
+def workers_of(endpoint: Endpoint, rubric: Rubric, setup: WorkerSetup | None) -> OpenChild:
+    """Children that answer requests to this endpoint."""
+    return lambda listener: SpawnedChild(listener, _answer_requests, endpoint, rubric, setup)
+
+
 class WorkerPool:
     """Workers are started when they are needed. No more requests come at once than there may be workers."""
 
-    def __init__(self, endpoint: Endpoint, rubric: Rubric, setup: WorkerSetup | None) -> None:
-        self._arguments = (endpoint, rubric, setup)
+    def __init__(self, open_child: OpenChild) -> None:
+        self._open_child = open_child
         self._workers: set[_Worker] = set()
         self._idle: list[_Worker] = []
 
     def starting(self) -> Awaitable[None] | None:
         """A worker may import whatever it likes before it is up: that is no time of the endpoint's."""
-        return None if self._idle and self._idle[-1].ready.done() else self._start()
+        return None if self._idle and self._idle[-1].child.ready.done() else self._start()
 
     async def _start(self) -> None:
         worker = self._take()
         try:
-            await asyncio.wait([worker.ready])
+            await asyncio.wait([worker.child.ready])
         finally:
             self._idle.append(worker)  # given up meanwhile, it goes on starting, and is the next one's
 
@@ -56,54 +61,63 @@ class WorkerPool:
         try:
             return await worker.ask(body)
         finally:
-            if worker.reason:
-                self._workers.discard(worker)
-                await asyncio.shield(worker.end())
+            if worker.child.reason:
+                await self._bury(worker)
             else:
                 self._idle.append(worker)
 
     def _take(self) -> _Worker:
         if self._idle:
             return self._idle.pop()
-        worker = _Worker(_answer_requests, *self._arguments)
+        worker = _Worker(self._open_child)
         self._workers.add(worker)
         return worker
 
+    async def _bury(self, worker: _Worker) -> None:
+        """Whoever waits for it may be cancelled; it is of this pool until it is gone."""
+        await worker.child.end()
+        self._workers.discard(worker)
+
     async def close(self) -> None:
-        await asyncio.gather(*(worker.end() for worker in self._workers))
+        await asyncio.gather(*(worker.child.end() for worker in self._workers))
 
 
-class _Worker(Child):
-    """One question at a time, one answer for each."""
+class _Worker:
+    """One question at a time, one answer for each. It is the listener of its child."""
 
-    _answer: asyncio.Future[Answer] | None = None
+    def __init__(self, open_child: OpenChild) -> None:
+        self._answer: asyncio.Future[Answer] | None = None
+        self.child = open_child(self)
 
     async def ask(self, body: bytes) -> Answer:
-        if not self.ready.done():
-            await asyncio.wait([self.ready])
-        if self.reason:
-            raise WorkerDied(self.reason)
-        self._answer = answer = self._loop.create_future()
-        self.write(body)
+        if not self.child.ready.done():
+            await asyncio.wait([self.child.ready])
+        if self.child.reason:
+            raise WorkerDied(self.child.reason)
+        self._answer = answer = asyncio.get_running_loop().create_future()
+        self.child.write(body)
         try:
             return await asyncio.shield(answer)
         except asyncio.CancelledError:
             for _ in range(_SIGNALS):  # one that comes before the worker has read its question is not heeded
-                if answer.done() or self.process.pid is None:
+                if answer.done():
                     break
-                os.kill(self.process.pid, _GIVE_UP)
+                self.child.signal(_GIVE_UP)
                 await asyncio.wait([answer], timeout=_LETTING_GO / _SIGNALS)  # cancelled again, it is closed anyway
             if not answer.done():
-                self.give_up("the worker process did not let go of a request that was given up")
+                self.child.give_up("the worker process did not let go of a request that was given up")
             raise
 
     def received(self, message: bytes) -> None:
-        if self._answer is not None and not self._answer.done():
-            try:
-                self._answer.set_result(pickle.loads(message))
-            except Exception as error:  # such as an error of the rubric's own that pickle cannot read back
-                words = f"the worker's answer did not arrive: {type(error).__name__}: {error}"
-                self._answer.set_result(Answer(failure=Failure(words)))
+        if self._answer is None or self._answer.done():
+            raise ValueError("an answer that nobody asked for")
+        try:
+            answer = pickle.loads(message)
+            assert isinstance(answer, Answer), f"{answer!r:.40} is no answer"
+        except Exception as error:  # such as an error of the rubric's own that pickle cannot read back
+            words = f"the worker's answer did not arrive: {type(error).__name__}: {error}"
+            answer = Answer(failure=Failure(words))
+        self._answer.set_result(answer)
 
     def lost(self, reason: str) -> None:
         if self._answer is not None and not self._answer.done():
