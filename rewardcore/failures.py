@@ -49,7 +49,7 @@ from typing import TYPE_CHECKING, ClassVar
 from .verdict import Status, Verdict
 
 if TYPE_CHECKING:
-    from .reply import Reply
+    from .reply import Quota, Reply
 
 
 class RewardcoreError(Exception):
@@ -110,6 +110,8 @@ class Failure(RewardcoreError):
 
     #: Seconds the endpoint asked us to wait, where it did.
     retry_after: float | None = None
+    #: What the endpoint said of its quota, where it did.
+    quota: Quota | None = None
     #: What the judge did say, where it said something: shown and counted, never cached.
     reply: Reply | None = None
 

@@ -10,10 +10,13 @@ from .verdict import Verdict
 
 
 class Quota(NamedTuple):
-    """What an endpoint says it will take: so many requests are left, and so many a second come back."""
+    """What an endpoint says it will take, in requests or in tokens, of which this request took `cost`: so many are left
+    of its limit, and all of them are back in so many seconds. The cost of a refused request is not known: 0."""
 
+    limit: float
     left: float
-    rate: float
+    reset: float
+    cost: float = 1.0
 
 
 class Reply(NamedTuple):

@@ -6,9 +6,34 @@ import math
 from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
+from typing import NamedTuple
 
 #: Percentiles are over the latest replies, so that a judge that runs for weeks stays small.
 _REMEMBERED = 4096
+
+
+class PaceChange(NamedTuple):
+    """When, by the judge's clock; the state from then on, what it allows, and why."""
+
+    time: float
+    state: str
+    allowed: str
+    reason: str
+
+
+class PaceState(NamedTuple):
+    """How fast the judge asks now, and the last changes that led there."""
+
+    state: str
+    allowed: str
+    changes: tuple[PaceChange, ...] = ()
+
+    def __str__(self) -> str:
+        lines = [f"{self.state}: {self.allowed}"]
+        now = self.changes[-1].time if self.changes else 0.0
+        for change in self.changes:
+            lines.append(f"  {change.time - now:+8.1f} s  {change.state}, {change.allowed}: {change.reason}")
+        return "\n".join(lines)
 
 
 @dataclass(slots=True)

@@ -27,14 +27,14 @@ from rewardcore.http.engine import Engine, Flight
 from rewardcore.http.pace import AUTO_CEILING, Pace
 from rewardcore.http.reading import ReplyReader
 from rewardcore.http.request import RequestBuilder
-from rewardcore.reply import Answer, Reply
+from rewardcore.http.retry import MAX_RETRIES, Blame
+from rewardcore.reply import Answer
 from rewardcore.rubrics import QUALITY, Rubric
 from rewardcore.rubrics.rubric import grade
 from rewardcore.verdict import Verdict
 
 BATCHES, SIZE, SEED = 5, PROFILED.n, PROFILED.seed
 ADDRESS = rewardcore.Endpoint("http://judge.test/v1", model="judge")
-READER = ReplyReader(ADDRESS)
 Setting = int | Literal["auto"]
 
 
@@ -94,12 +94,14 @@ def play(endpoint: Endpoint, pace: Pace, batches: int = BATCHES, until: float = 
 
 
 class Player:
-    def __init__(self, endpoint: Endpoint, pace: Pace, rubric: Rubric = QUALITY) -> None:
+    def __init__(
+        self, endpoint: Endpoint, pace: Pace, rubric: Rubric = QUALITY, max_retries: int = MAX_RETRIES
+    ) -> None:
         self.endpoint = endpoint
-        self.engine = Engine(
-            RequestBuilder(ADDRESS, rubric), rubric, None, pace, uniform=random.Random(endpoint.seed + 1).random
-        )
+        uniform, builder = random.Random(endpoint.seed + 1).random, RequestBuilder(ADDRESS, rubric)
+        self.engine = Engine(builder, rubric, None, pace, blame=Blame(max_retries), uniform=uniform)
         self.now = 0.0
+        self.reader = ReplyReader(ADDRESS, lambda: self.now)
         self.refused = 0
         self.makespans: list[float] = []
         self.statuses: Counter[str] = Counter()
@@ -108,9 +110,9 @@ class Player:
         self._ordinal = itertools.count()
         self._accepted = 0
 
-    def judge(self, batch: int, until: float) -> None:
+    def judge(self, batch: int, until: float = math.inf, size: int = SIZE) -> None:
         began = self.now
-        call = Call(enumerate(_samples(), batch * SIZE), math.inf, self._tell, nobody)
+        call = Call(enumerate(_samples()[:size], batch * size), math.inf, self._tell, nobody)
         self.engine.open(call)
         while call.waiting and self.now <= until:
             self._step()
@@ -146,10 +148,9 @@ class Player:
         self.engine.settle(flight, self._read(decision), self.now)
 
     def _read(self, decision: Decision) -> Answer:
-        if decision.status == 200:
-            return grade(self.engine.rubric, _reply(decision.tokens))
+        body = _body(decision.tokens) if decision.status == 200 else b""
         try:
-            return Answer(READER.read(decision.status, dict(decision.headers), b""))
+            return grade(self.engine.rubric, self.reader.read(decision.status, dict(decision.headers), body))
         except Failure as failure:
             return Answer(failure=failure)
 
@@ -188,9 +189,7 @@ _samples = functools.cache(functools.partial(samples_of, PROFILED))
 
 
 @functools.cache
-def _reply(tokens: int) -> Reply:
-    """Replies of one length are alike, and read once."""
+def _body(tokens: int) -> bytes:
     message = {"role": "assistant", "content": "Sound. <score>10</score>"}
     usage = {"prompt_tokens": 100, "completion_tokens": tokens, "total_tokens": 100 + tokens}
-    choices = [{"index": 0, "message": message, "finish_reason": "stop"}]
-    return READER.read(200, {}, orjson.dumps({"choices": choices, "usage": usage}))
+    return orjson.dumps({"choices": [{"index": 0, "message": message, "finish_reason": "stop"}], "usage": usage})

@@ -10,11 +10,15 @@ import math
 import random
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
 from functools import partial
 from typing import NamedTuple
 
 #: Seconds within which a refill or the end of a storm counts as reached: sums of floats are not exact.
 _TICK = 1e-9
+
+#: How headers tell a limit, what is left of it, and in how many seconds all of it is back; at that moment.
+Style = Callable[[float, float, float, float], tuple[tuple[str, str], ...]]
 
 
 class Decision(NamedTuple):
@@ -45,9 +49,10 @@ class Endpoint:
         """`in_flight` were accepted and are not answered yet; `now` never runs backwards."""
         if self.opens_at(sample, now, in_flight) > now + _TICK:
             asked = () if self.retry_after is None else (("retry-after", f"{self.retry_after:g}"),)
-            return Decision(self.refusal_at(now), 0.0, 0, asked)
+            return Decision(self.refusal_at(now), 0.0, 0, asked + self.told_at(now))
         self.accept(sample)
-        return Decision(200, self.seconds_of(sample, now, in_flight), self.tokens_of(sample))
+        seconds, tokens = self.seconds_of(sample, now, in_flight), self.tokens_of(sample)
+        return Decision(200, seconds, tokens, self.told_at(now))
 
     def opens_at(self, sample: int, now: float, in_flight: int) -> float:
         """When this sample would be accepted if nothing were answered meanwhile: now, later, or never."""
@@ -63,6 +68,10 @@ class Endpoint:
 
     def refusal_at(self, now: float) -> int:
         return self.refusal
+
+    def told_at(self, now: float) -> tuple[tuple[str, str], ...]:
+        """What its headers say of its quota."""
+        return ()
 
     def seconds_of(self, sample: int, now: float, in_flight: int) -> float:
         return self.seconds * math.exp(self.spread * self.deviation(sample)[0])
@@ -103,6 +112,7 @@ class Bucket(Endpoint):
     burst: float
     tokens_each: float | None = None
     cost_spread: float = 0.6
+    tells: Style | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -122,11 +132,68 @@ class Bucket(Endpoint):
     def accept(self, sample: int) -> None:
         self._level -= self.cost_of(sample)
 
+    def told_at(self, now: float) -> tuple[tuple[str, str], ...]:
+        if self.tells is None:
+            return ()
+        return self.tells(self.burst, self._level, (self.burst - self._level) / self.rate, now)
+
     def cost_of(self, sample: int) -> float:
         if self.tokens_each is None:
             return 1.0
         cost = self.tokens_each * math.exp(self.cost_spread * self.deviation(sample)[1])
         return min(8 * self.tokens_each, max(0.1 * self.tokens_each, cost))
+
+
+@dataclass(kw_only=True)
+class FixedWindow(Endpoint):
+    """Takes `limit` in every `period` seconds, from the first of them on if they are all gone at once."""
+
+    limit: int
+    period: float
+    tells: Style | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self._window, self._taken = 0, 0
+
+    def bears(self, now: float) -> float:
+        """In the long run."""
+        return self.limit / self.period * self.seconds
+
+    def opens_at(self, sample: int, now: float, in_flight: int) -> float:
+        window = int((now + _TICK) / self.period)
+        if window > self._window:
+            self._window, self._taken = window, 0
+        return now if self._taken < self.limit else (self._window + 1) * self.period
+
+    def accept(self, sample: int) -> None:
+        self._taken += 1
+
+    def told_at(self, now: float) -> tuple[tuple[str, str], ...]:
+        if self.tells is None:
+            return ()
+        return self.tells(self.limit, self.limit - self._taken, (self._window + 1) * self.period - now, now)
+
+
+def as_openai(limit: float, left: float, reset: float, now: float) -> tuple[tuple[str, str], ...]:
+    """Such as `120ms`."""
+    return _told("x-ratelimit-{}-requests", limit, left, f"{reset * 1000:.0f}ms")
+
+
+def as_seconds(limit: float, left: float, reset: float, now: float) -> tuple[tuple[str, str], ...]:
+    """Whole seconds, as many gateways tell them."""
+    return _told("x-ratelimit-{}-requests", limit, left, f"{math.ceil(reset)}")
+
+
+def as_anthropic(limit: float, left: float, reset: float, now: float) -> tuple[tuple[str, str], ...]:
+    """A moment, to the second."""
+    moment = datetime.fromtimestamp(math.ceil(now + reset), UTC)
+    return _told("anthropic-ratelimit-requests-{}", limit, left, f"{moment:%Y-%m-%dT%H:%M:%SZ}")
+
+
+def _told(name: str, limit: float, left: float, reset: str) -> tuple[tuple[str, str], ...]:
+    values = {"limit": f"{limit:.0f}", "remaining": f"{math.floor(max(0.0, left))}", "reset": reset}
+    return tuple((name.format(word), value) for word, value in values.items())
 
 
 @dataclass(kw_only=True)
@@ -238,6 +305,40 @@ PROFILES: dict[str, Profile] = {
             partial(Bucket, rate=12_500, burst=125_000, tokens_each=500),
             1000,
             0.05,
+        ),
+        Profile(
+            "window-told",
+            "100 in every 4 s, told in headers",
+            partial(FixedWindow, limit=100, period=4.0, seconds=0.5, tells=as_openai),
+            1000,
+            0.05,
+        ),
+        Profile(
+            "window-seconds",
+            "50 in every 2 s, told in headers in whole seconds",
+            partial(FixedWindow, limit=50, period=2.0, seconds=0.5, tells=as_seconds),
+            1000,
+            0.05,
+        ),
+        Profile(
+            "bucket-openai",
+            "50 requests a second, 50 in a burst, told in OpenAI's headers",
+            partial(Bucket, rate=50, burst=50, tells=as_openai),
+            512,
+            0.05,
+        ),
+        Profile(
+            "bucket-anthropic",
+            "50 requests a second, 500 in a burst, told in Anthropic's headers",
+            partial(Bucket, rate=50, burst=500, tells=as_anthropic),
+            512,
+            0.05,
+        ),
+        Profile(
+            "retry-after",
+            "80 at once, then 429 with Retry-After: 10",
+            partial(Endpoint, capacity=80, retry_after=10.0),
+            80,
         ),
         Profile("saturating", "1 s × (1 + n / 50) with n at once", Saturating, 512),
         Profile(

@@ -36,8 +36,7 @@ from ..stats import Stats
 from .cache import Cache
 from .flight import Aside, Flight, GiveUp
 from .outcomes import Outcomes
-from .pace import Pace
-from .patience import Patience
+from .pace import Pace, Patience
 from .request import Request, RequestBuilder
 from .retry import Blame
 from .timetable import Timetable

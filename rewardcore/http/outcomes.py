@@ -13,8 +13,7 @@ from ..failures import BrokenReply, ConnectionFailed, Disconnected, Failure, Nev
 from ..notices import Trouble, say
 from ..reply import Reply
 from .flight import Flight
-from .pace import Pace
-from .patience import Patience
+from .pace import Pace, Patience
 from .retry import Blame, backoff
 
 
@@ -62,7 +61,7 @@ class Outcomes:
         elif isinstance(failure, Overloaded):
             asked = failure.retry_after  # one that is past the deadline fails this sample, and holds up no other
             fits = asked is not None and now + asked < flight.deadline
-            self.pace.refused(flight.number, now, others, presses, asked if fits else None)
+            self.pace.refused(flight.number, now, others, presses, asked if fits else None, failure.quota)
         elif isinstance(failure, BrokenReply):
             self.pace.answered(flight.number, now, others)
         elif not isinstance(failure, WorkerDied) and not _is_stale(flight, failure):

@@ -7,9 +7,9 @@ endpoint can fill the memory. Nothing here decides about retries.
 from __future__ import annotations
 
 import json
-import re
+import time
 import zlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import orjson
@@ -33,15 +33,12 @@ from ..failures import (
     WrongPath,
 )
 from ..notices import one_line
-from ..reply import Quota, Reply
+from ..reply import Reply
 from .endpoint import Endpoint
+from .quota_headers import read_quota
 from .retry import parse_retry_after
 
 MAX_BODY_BYTES = 8 * 1024 * 1024
-_COUNT = re.compile(r"[0-9]{1,15}")
-_PART = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,9})?)(ms|s|m|h|d)")
-_DURATION = re.compile(rf"(?:{_PART.pattern}){{1,5}}")
-_UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 _TRANSIENT = frozenset({408, 409, 425, 429})
 _OVERLOAD = frozenset({503, 529})
 #: JSON keeps the last of two equal keys, so a reply could say two things; these decide a verdict.
@@ -82,8 +79,9 @@ class Body:
 class ReplyReader:
     """Reads one endpoint's answers; it knows the endpoint only to word its errors."""
 
-    def __init__(self, endpoint: Endpoint) -> None:
+    def __init__(self, endpoint: Endpoint, now: Callable[[], float] = time.time) -> None:
         self._endpoint = endpoint
+        self._now = now
         self._has_key = endpoint.api_key() is not None
         self._limit = endpoint.reply_limit()
 
@@ -98,7 +96,7 @@ class ReplyReader:
             raise UnexpectedReply("the reply's choice has no message")
         content = message.get("content")
         usage = _usage(document.get("usage"))
-        reply = Reply(content if isinstance(content, str) else "", usage, _quota(headers, usage))
+        reply = Reply(content if isinstance(content, str) else "", usage, read_quota(headers, usage, self._now))
         failure = self._message_failure(message, choice.get("finish_reason"), usage or {})
         if failure is not None:
             failure.reply = reply
@@ -170,7 +168,8 @@ class ReplyReader:
             kind = RateLimited if status == 429 else Overloaded if status in _OVERLOAD else Transient
             whose = ", an error of the server's own (see its log)" if kind is Transient and status >= 500 else ""
             failure = kind(f"{where} answered {status}{whose}: {said}")
-            failure.retry_after = parse_retry_after(headers)
+            failure.retry_after = parse_retry_after(headers, self._now)
+            failure.quota = read_quota(headers, None, self._now)
             return failure
         if status in (401, 403):
             name = self._endpoint.api_key_env
@@ -221,25 +220,3 @@ def _usage(usage: object) -> dict[str, int] | None:
     if not isinstance(usage, dict):
         return None
     return {name: count for name, count in usage.items() if type(count) is int and 0 <= count < 2**53}
-
-
-def _quota(headers: Mapping[str, str], usage: Mapping[str, int] | None) -> Quota | None:
-    """What the endpoint says of requests, or of tokens at what this reply cost; whichever comes back more slowly."""
-    found = []
-    for unit, cost in (("requests", 1), ("tokens", (usage or {}).get("total_tokens", 0))):
-        left = headers.get(f"x-ratelimit-remaining-{unit}")
-        if left is None or not cost or not _COUNT.fullmatch(left):
-            continue
-        limit, reset = headers.get(f"x-ratelimit-limit-{unit}", ""), headers.get(f"x-ratelimit-reset-{unit}", "")
-        used, seconds = (int(limit) if _COUNT.fullmatch(limit) else 0) - int(left), _duration(reset)
-        if used > 0 and seconds > 0.0:
-            found.append(Quota(int(left) / cost, used / seconds / cost))
-    return min(found, key=lambda quota: quota.rate) if found else None
-
-
-def _duration(text: str) -> float:
-    """Seconds of `6m0s`, `20ms` or `1.5`; 0.0 for anything else."""
-    text = text if text[-1:].isalpha() else f"{text}s"
-    if not _DURATION.fullmatch(text):
-        return 0.0
-    return sum(float(value) * _UNITS[unit] for value, unit in _PART.findall(text))

@@ -14,8 +14,8 @@ from datetime import UTC
 
 from ..failures import BrokenReply, Failure, Overloaded, RateLimited, WorkerDied
 
-BASE_DELAY = 0.5
-MAX_DELAY = 8.0
+BASE_DELAY = 0.2
+MAX_DELAY = 0.5
 #: How often a sample is tried again after failures that are its own.
 MAX_RETRIES = 5
 #: A sample that two worker processes died on is taken for the cause.

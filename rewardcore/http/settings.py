@@ -18,8 +18,7 @@ from ..rubrics.rubric import check_rubric
 from .cache import Cache, GuardedCache, MemoryCache, SqliteCache, is_path
 from .endpoint import Endpoint, not_an_endpoint
 from .engine import Engine
-from .pace import AUTO_CEILING, Learnt, Pace
-from .patience import Patience
+from .pace import AUTO_CEILING, Pace, Patience
 from .request import RequestBuilder
 from .retry import MAX_RETRIES, Blame
 
@@ -29,8 +28,6 @@ if TYPE_CHECKING:
 CacheChoice = Cache | str | os.PathLike[str] | bool | None
 #: Files that a process opens besides its connections: the cache, libraries, the trainer's own data.
 OTHER_FILES = 32
-#: What was learnt about an endpoint is worth so many seconds.
-_A_DAY = 86400.0
 
 
 @dataclass(frozen=True)
@@ -103,8 +100,7 @@ class Settings:
             places = self._connections()
         cache = self.open_cache()
         ceiling = AUTO_CEILING if self.max_concurrent == "auto" else self.max_concurrent
-        facts = cache.recall(self.name, _A_DAY) if isinstance(cache, SqliteCache) else {}
-        pace = Pace(min(ceiling, places), finds=self.max_concurrent == "auto", learnt=Learnt.read(facts))
+        pace = Pace(min(ceiling, places), finds=self.max_concurrent == "auto")
         return Engine(
             RequestBuilder(self.endpoint, self.rubric),
             self.rubric,
@@ -117,9 +113,6 @@ class Settings:
         )
 
     def close_engine(self, engine: Engine) -> None:
-        """What was learnt about the endpoint is kept from run to run, where the replies are."""
-        if isinstance(engine.cache, SqliteCache) and (learnt := engine.pace.learnt) is not None:
-            engine.cache.remember(self.name, learnt.written())
         self.close_cache(engine.cache)
 
     def _connections(self) -> int:

@@ -47,7 +47,7 @@ class Knee:
         return not self._is_slow and window < max(_HARMLESS, 2 * self._proven)
 
     def departed(self, number: int, in_flight: int, window: int) -> None:
-        if not self._end and in_flight >= _STEADY * window:
+        if (not self._end or number > self._end + 2 * window) and in_flight >= _STEADY * window:
             self._begin(number, window)
         if number < self._end:
             self._at_departure += in_flight
@@ -73,6 +73,11 @@ class Knee:
             choice = self._decide(crowd / max(pace, 1e-9), window) if crowd >= _STEADY * window else None
         self.begin()
         return choice
+
+    def failed(self, number: int) -> None:
+        """A cohort does not wait for it."""
+        if self._first <= number < self._end and self._left > 1:
+            self._left -= 1
 
     def _decide(self, flow: float, window: int) -> int | None:
         if self._trial is not None:
