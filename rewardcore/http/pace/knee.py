@@ -17,14 +17,11 @@ _STEADY = 0.8
 _LONGEST_REST = 64
 #: What half as many must bring at least, and twice as many, in shares of what the present window brings.
 _AS_MUCH, _MORE = 0.95, 1.1
-#: Up to here a window may grow without proof that so many are not slow.
-_HARMLESS = 64
 
 
 class Knee:
     def __init__(self) -> None:
         self._is_slow = False
-        self._proven = 0
         self._quickest = math.inf
         self._trial: tuple[int, float] | None = None  # the window before it, and what that brought
         self._tries_less = True
@@ -43,8 +40,8 @@ class Knee:
         self._seconds, self._tokens = 0.0, 0
 
     def allows(self, window: int) -> bool:
-        """Whether the window may grow: to twice what was seen to be quick."""
-        return not self._is_slow and window < max(_HARMLESS, 2 * self._proven)
+        """Whether the window may grow."""
+        return not self._is_slow
 
     def departed(self, number: int, in_flight: int, window: int) -> None:
         if (not self._end or number > self._end + 2 * window) and in_flight >= _STEADY * window:
@@ -67,8 +64,6 @@ class Knee:
         self._quickest = min(1.001 * self._quickest, pace)
         if self._at_departure >= _STEADY * size * self._peak:  # else they left into a window that was still filling
             self._is_slow = pace > _SLOW * self._quickest
-            if not self._is_slow:
-                self._proven = max(self._proven, self._peak)
             crowd = (self._at_departure + self._at_landing) / (2 * size - size // 8)
             choice = self._decide(crowd / max(pace, 1e-9), window) if crowd >= _STEADY * window else None
         self.begin()

@@ -29,6 +29,7 @@ _DEEP = 8
 _HEARING = 0.02
 #: While nothing gets through, this share of what leaves may be retries.
 _RETRIES = 0.1
+LESS_RATE = 0.5
 _MEMORY, _TICK, _LATE, _REMEMBERED = 1 / 32, 1e-9, 0.005, 10
 State = Start | Window | Rate | Probing
 
@@ -50,7 +51,7 @@ TRANSITIONS: dict[tuple[type, str], tuple[type, str]] = {
     (Rate, "silent"): (Probing, "nothing gets through"),
     (Rate, "trial"): (Rate, "some are refused: is it the pace? Half of it is tried"),
     (Rate, "helped"): (Rate, "less was refused when less was asked: it bears so many a second"),
-    (Rate, "chance"): (Window, "as much was refused when less was asked: it is chance, and overlooked"),
+    (Rate, "chance"): (Window, "refused where nothing was refused before: it is chance, and overlooked"),
     (Rate, "overlooked"): (Rate, "as much was refused when less was asked: it is chance, and overlooked"),
     (Rate, "lifted"): (Window, "so many a second are not refused"),
     (Window, "heard"): (Window, "it answers again: as before"),
@@ -75,6 +76,7 @@ class Pace:
         self._next = -math.inf  # when the next may leave
         self._probes = self._probed_again = 0
         self._resumed: tuple[float, int, int] | None = None  # when an outage was over, what was sent and failed by then
+        self._short: tuple[float, int] | None = None  # when refusals were last too many, and what was accepted by then
         self._knee = Knee() if finds else None
         self._uniform = uniform
 
@@ -173,7 +175,7 @@ class Pace:
                 state.got_through(self.latency)
                 if state.rate * self.latency > 1.5 * self.ceiling:
                     self._go("lifted", Window(self.ceiling, self.ceiling), now)
-            elif _DEEP * state.window <= state.goal:
+            elif state.is_even and _DEEP * state.window <= state.goal:
                 self._resume(state, state.cut_after, True, now)
             else:
                 self._widen(state, number, now, others, seconds, tokens)
@@ -187,7 +189,7 @@ class Pace:
             state.window = state.goal = min(choice, self.ceiling)
             self._go("knee", state, now)
         # A place more is earned only where the present ones are used: by what was sent since this one left.
-        elif 2 * (self.sent - number + 1) >= state.window and (knee is None or knee.allows(state.window)):
+        elif 4 * (self.sent - number + 1) >= state.window and (knee is None or knee.allows(state.window)):
             if state.got_through(others):
                 self._go("grown", state, now)
 
@@ -209,8 +211,9 @@ class Pace:
         self._missed(number)
         if quota is not None:
             self._heed(quota, number, now, now)
-            if self.allowance.is_window and quota.left < quota.cost:
-                return  # it has said when to come back
+            if self.allowance.is_window and quota.left < 1:  # it has said when to come back
+                self._next = max(self._next, now + _HEARING)
+                return
         if not others and retry_after is not None:  # nothing is taken at all: nobody may go before
             self._next = max(self._next, now + retry_after + 0.1 * self._uniform() * min(retry_after, FIRST_PAUSE))
         if self.is_dry:
@@ -289,13 +292,24 @@ class Pace:
             return
         if not self.chance.is_worth_a_trial(self.sent):
             return
-        self.chance.begin(replace(state), self.sent)
+        short, self._short = self._short, (now, self.sent - self._failed)
+        borne = 0.0
+        if isinstance(state, Rate) and short is not None and now > short[0]:
+            borne = (self._short[1] - short[1]) / (now - short[0])
+        before = replace(state)
         if isinstance(state, Rate):
-            state.rate *= LESS
+            state.rate *= LESS_RATE
         else:
             window = max(1, int(LESS * max(others + 1, min(state.window, state.proven))))
             state = Window(window, self.ceiling, proven=window + 1, is_even=True)
+        after = self.sent + self._round(state)
+        self.chance.begin(before, after, self.sent, LESS_RATE if isinstance(state, Rate) else LESS, borne)
         self._go("trial", state, now)
+
+    def _round(self, state: Window | Rate) -> int:
+        """What leaves in a round trip: the first round of a trial tells of what was before."""
+        from . import refusals
+        return min(refusals.ROUND, int(state.window if isinstance(state, Window) else state.rate * self.latency))
 
     def _conclude(self, number: int, is_refused: bool, now: float) -> None:
         trial = self.chance.heard(number, is_refused, self.sent) if not self.is_dry else None
@@ -304,21 +318,22 @@ class Pace:
         before, state = trial.before, self.state
         if self.chance.trial is not None:
             kind, before = "trial", state
+            assert not isinstance(state, (Start, Probing))
             if isinstance(state, Rate):
-                state.rate *= LESS
+                state.rate *= trial.less
             else:
                 state.window = max(1, int(LESS * state.window))
+            self.chance.trial.first = self.sent + self._round(state)
         elif self.chance.share:
             kind = "chance"
             if isinstance(before, Rate) and before.before is not None:
                 before = before.before
             elif isinstance(before, Rate):
                 kind = "overlooked"
-            before.cut_after = self.sent
         else:
             rate = before.rate if isinstance(before, Rate) else before.window / max(self.latency, 1e-3)
             window = before.before if isinstance(before, Rate) else before
-            rate *= 0.98 * max(LESS, 1 - trial.share)
+            rate = trial.borne or 0.98 * max(LESS, 1 - trial.share) * rate
             before = Rate(max(1 / LONGEST_PAUSE, rate), self.ceiling, cut_after=self.sent, before=window)
             kind = "helped"
         self._go(kind, before, now)

@@ -14,6 +14,8 @@ from ...reply import Quota
 _SURE = 8
 #: What is told of a bucket's rate is rounded to whole seconds, down or up: the highest of late is the truth.
 _FADING = 0.98
+#: Seconds after the moment that was told; twice as many each time that nothing was taken then.
+_MARGIN = 0.02
 
 
 class Allowance:
@@ -28,6 +30,7 @@ class Allowance:
         self._number = 0
         self._budget = math.inf  # the last departure that is allowed until then
         self._cost = 1.0
+        self._margin = _MARGIN
 
     @property
     def is_window(self) -> bool:
@@ -46,7 +49,11 @@ class Allowance:
         if self._votes > 0 and used > 0 and quota.reset > 0.0:
             self.rate = max(used / quota.reset / self._cost, _FADING * self.rate)
         if self.is_window and number > self._number:
-            self._number, self._until = number, at + quota.reset
+            if quota.left < 1 and at > self._until:  # the moment was rounded down, or it is not the only one who asks
+                self._margin = min(2 * self._margin, self._period / 4)
+            elif quota.left >= 1:
+                self._margin = _MARGIN
+            self._number, self._until = number, at + quota.reset + self._margin
             self._period = max(self._period, quota.reset)
             self._budget = number + quota.left // self._cost
 

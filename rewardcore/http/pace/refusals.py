@@ -24,6 +24,10 @@ _GRACE, _EXPECTED, _HELPED = 8, 3.5, 0.25
 _RECENT, _TIMES, _MORE, _MOST, _IMPROBABLE = 16, 2.0, 0.15, 0.65, 1e-4
 
 
+LEAST=1
+EIGHT=8
+HALF=.5
+ROUND=24
 class Row:
     """The failures that nothing which left later has got through after."""
 
@@ -61,7 +65,10 @@ class Trial:
 
     before: Any
     after: int
+    first: int
     share: float
+    less: float
+    borne: float  # what was accepted in a second since the last trial, if that had helped
     refused: int = 0
 
 
@@ -83,15 +90,17 @@ class Chance:
         return self.among(sent, 2) >= _MANY
 
     def is_worth_a_trial(self, sent: int) -> bool:
-        return self.trial is None and _MANY <= self.among(sent, _FEW) < _BEYOND
+        is_news = len(self._refused) < _RECENT or self.among(sent, _RECENT) >= _MANY / 2
+        return self.trial is None and is_news and _MANY <= self.among(sent, _FEW) < _BEYOND
 
     def forget(self) -> None:
         """A limit was met, or an outage: what was refused until now has its reason."""
         self._refused.clear()
         self.trial = None
 
-    def begin(self, before: Any, sent: int) -> None:
-        self.trial = Trial(before, sent, self.among(sent, _FEW))
+    def begin(self, before: Any, first: int, sent: int, less: float, borne: float) -> None:
+        self._began = sent
+        self.trial = Trial(before, sent, first, self.among(sent, _FEW), less, borne)
 
     def heard(self, number: int, is_refused: bool, sent: int) -> Trial | None:
         """The trial that ends with this outcome; `share` says what it has shown."""
@@ -101,17 +110,19 @@ class Chance:
         if trial is None:
             return None
         size = math.ceil(_EXPECTED / trial.share)
-        first = trial.after + _GRACE
+        first = trial.first
         trial.refused += is_refused and first < number <= first + size
-        if (is_refused or number <= first + size) and trial.refused < _BEYOND * size:
+        is_worse = is_refused and number > trial.after and self.among(sent, EIGHT) >= HALF
+        if (is_refused or number <= first + size) and not is_worse:
             return None  # what was accepted is heard later than what was refused
         self.trial = None
-        found, by_pace = trial.refused / size, max(0.0, 1 - (1 - trial.share) / LESS)
-        if found > by_pace + _HELPED * (trial.share - by_pace):
+        found = self.among(sent, EIGHT) if is_worse else trial.refused / size
+        by_pace = max(0.0, 1 - (1 - trial.share) / trial.less)
+        if trial.refused >= LEAST and found > by_pace + _HELPED * (trial.share - by_pace):
             if self._explains(trial.share, found):
                 self.share = found
             else:  # far more than before: it has only begun
-                self.trial = Trial(trial.before, sent, found)
+                self.trial = Trial(trial.before, sent, sent, found, trial.less, trial.borne)
         self._refused.clear()
         return trial
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 AUTO_START = 8
 #: Where nothing is known, places double each so many seconds, up to so many.
-_DOUBLING, _BLIND = 0.15, 512
+_DOUBLING, _BLIND = 0.12, 512
 #: Seconds: the first pause of an endpoint that has never answered, and the longest of all.
 FIRST_PAUSE, LONGEST_PAUSE = 0.25, 8.0
 #: Each pause is so much longer than the one before, and jitter moves it so far.
