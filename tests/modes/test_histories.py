@@ -311,18 +311,17 @@ class BreaksOnce(rc.MemoryCache):
 
 @pytest.mark.parametrize("method", ["get", "put"])
 @pytest.mark.parametrize("mode", [mode for mode in MODES if mode != "asyncio-child-process"])
-def test_a_cache_that_raises_fails_that_sample_alone(
-    mode: str, method: str, open_judge: Opener, server: HostileServer
+def test_a_cache_that_raised_is_not_asked_again_and_costs_no_verdict(
+    mode: str, method: str, open_judge: Opener, server: HostileServer, caplog: pytest.LogCaptureFixture
 ) -> None:
     """An object of the caller's own cannot travel to a child, so one mode takes none."""
     script = server.script(ok)
     with open_judge(mode, cache=BreaksOnce(method)) as judge:
-        verdicts = judge.submit(script.samples(4)).result(timeout=60)
-        assert sorted(statuses(verdicts)) == ["failed", "ok", "ok", "ok"]
-        assert [f"own {method} broke" in str(verdict.error) for verdict in verdicts] == [
-            verdict.status == "failed" for verdict in verdicts
-        ]
-        assert judged(judge, script.samples(4)) == ["ok"] * 4
+        for _ in range(2):
+            assert judged(judge, script.samples(4)) == ["ok"] * 4
+    assert script.requests == 8
+    (told,) = [record.getMessage() for record in caplog.records]
+    assert f"own {method} broke; judging goes on without it" in told
 
 
 POISONED = """
@@ -403,10 +402,14 @@ def test_a_rubric_may_ask_another_judge(mode: str, inner_mode: str, server: Host
 def test_the_deadline_ends_a_call_whose_rubric_waits_for_another_judge(
     mode: str, inner_mode: str, server: HostileServer
 ) -> None:
-    """The inner endpoint says nothing until the outer call has ended. In sync mode `parse` has the caller's thread."""
+    """The inner endpoint says nothing until the outer call has ended. In sync mode `parse` has the caller's thread.
+
+    Each sample has a place: else those that have one would step aside for those that wait.
+    """
     outer, inner, after = server.script(ok), server.script(held), server.script(ok)
-    markers = (outer.marker, inner.marker, after.marker)
-    with running(NESTED, server.base_url, *markers, json.dumps(MODES[mode]), inner_mode, "3") as process:
+    markers, (name, options) = (outer.marker, inner.marker, after.marker), MODES[mode]
+    three = json.dumps((name, options | places(mode, 3)))
+    with running(NESTED, server.base_url, *markers, three, inner_mode, "3") as process:
         after.saw(1)
         inner.release()
         output = ended(process)
