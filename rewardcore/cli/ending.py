@@ -11,6 +11,7 @@ import logging
 import os
 import signal
 import sys
+import warnings
 from collections.abc import Iterator
 from typing import Any
 
@@ -19,6 +20,7 @@ from typer.core import TyperGroup
 
 from ..failures import ConfigurationError, RewardcoreError, ServerFailed
 from ..interrupts import COMMAND, ENDS, Terminated
+from ..words import printable
 
 DONE, FAILED, WRONG_USAGE = 0, 1, 2
 INTERRUPTED, TERMINATED = (code for _, code in ENDS.values())
@@ -78,6 +80,7 @@ def _failed(error: BaseException) -> int:
 def _interrupted(error: BaseException | None) -> int:
     """By the signal that came, else by what was raised."""
     logging.getLogger("asyncio").disabled = True  # where a clean-up that was cut short tells what it has left open
+    warnings.simplefilter("ignore")  # and there: a coroutine that never began
     chain = list(_chain(error))
     number = COMMAND.came or (signal.SIGTERM if any(isinstance(e, Terminated) for e in chain) else signal.SIGINT)
     word, code = ENDS[signal.Signals(number)]
@@ -98,5 +101,5 @@ def _chain(error: BaseException | None) -> Iterator[BaseException]:
 
 def _ended(sentence: str, code: int) -> int:
     if sentence:  # none where the help was printed instead
-        print(f"rewardcore: {sentence}", file=sys.stderr)
+        print(f"rewardcore: {printable(sentence)}", file=sys.stderr)
     return code
