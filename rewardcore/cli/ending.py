@@ -43,7 +43,7 @@ class Commands(TyperGroup):
             with COMMAND:
                 return super().invoke(ctx)
         except KeyboardInterrupt as error:
-            if ctx.invoked_subcommand in _GO_ON and not any(_notes(error)):
+            if ctx.invoked_subcommand in (None, *_GO_ON) and not any(_notes(error)):  # none yet: nothing was begun
                 error.add_note("run the same again to go on")
             raise _Interrupted from error
 
