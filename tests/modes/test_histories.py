@@ -21,7 +21,7 @@ import rewardcore as rc
 from tests.modes import leftovers
 from tests.modes.conftest import ASYNCIO_MODES, CONCURRENT_MODES, MODES, Opener
 from tests.modes.custom_rubrics import Independent
-from tests.modes.deadlines import hurried
+from tests.modes.deadlines import hurried, runs_out, timed_out
 from tests.modes.hostile_server import (
     HostileServer,
     Script,
@@ -62,13 +62,13 @@ def warm_up(judge: rc.Judge, server: HostileServer, at_once: int = 2) -> None:
 
 def give_up(judge: rc.Judge, script: Script, count: int, by: str) -> None:
     """A call whose requests are all on the wire when its caller stops waiting for them."""
-    with hurried(judge, 2.0 if by == "deadline" else 30.0):
-        pending = judge.submit(script.samples(count))
+    if by == "deadline":
+        verdicts = timed_out(judge, script.samples(count), lambda _: script.requests >= count)
+        assert statuses(verdicts) == ["timeout"] * count
+        return
+    pending = judge.submit(script.samples(count))
     script.saw(count)
-    if by == "cancel":
-        pending.cancel()
-    else:
-        assert statuses(pending.result(timeout=60)) == ["timeout"] * count
+    pending.cancel()
 
 
 @contextmanager
@@ -264,9 +264,7 @@ def test_a_call_that_waits_gets_the_places_of_one_that_runs_out_of_time(
     options = {"workers": workers} if mode == "process" else {}
     with open_judge(mode, max_concurrent=2, **options) as judge:
         warm_up(judge, server)
-        with hurried(judge, 2.0):
-            overdue = judge.submit(stuck.samples(4))
-        stuck.saw(2)
+        overdue = runs_out(judge, stuck, 4, on_the_wire=2)
         waiting = judge.submit(fine.samples(3))
         assert statuses(overdue.result(timeout=60)) == ["timeout"] * 4
         assert statuses(waiting.result(timeout=60)) == ["ok"] * 3
@@ -488,8 +486,7 @@ def test_an_endpoint_that_takes_nothing_is_a_timeout_for_every_sample_alike(
     script, at_once = server.script(answers(429)), 1 if mode == "sync" else 2
     with open_judge(mode, max_concurrent=at_once) as judge:
         warm_up(judge, server, at_once)
-        with hurried(judge, 2.0):
-            verdicts = judge.submit(script.samples(40)).result(timeout=60)
+        verdicts = timed_out(judge, script.samples(40), lambda found: any("429" in str(it.error) for it in found))
     assert statuses(verdicts) == ["timeout"] * 40
     tried = [verdict for verdict in verdicts if verdict.attempts]
     answered = [verdict for verdict in tried if "429" in str(verdict.error)]
