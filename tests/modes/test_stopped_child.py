@@ -33,9 +33,11 @@ def within_the_guard(work: Callable[[], object]) -> None:
 
 
 def test_the_child_starts_when_the_judge_is_opened(open_judge: Opener) -> None:
+    """With its pipe at hand: beside a busy main thread the first call took five seconds to get that far."""
     before = leftovers.children()
-    with open_judge(MODE):
+    with open_judge(MODE) as judge:
         assert len(leftovers.children() - before) == 1
+        assert judge._driver._child.connecting.done()  # type: ignore[attr-defined]
 
 
 @pytest.mark.parametrize("moment", ["starting", "idle", "judging"])
