@@ -83,7 +83,7 @@ def _interrupted(error: BaseException | None) -> int:
     warnings.simplefilter("ignore")  # and there: a coroutine that never began
     chain = list(_chain(error))
     number = COMMAND.came or (signal.SIGTERM if any(isinstance(e, Terminated) for e in chain) else signal.SIGINT)
-    word, code = ENDS[signal.Signals(number)]
+    word, code = ENDS[number]
     return _ended(": ".join([word, *dict.fromkeys(_notes(error))]), code)
 
 
