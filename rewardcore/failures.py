@@ -47,6 +47,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, ClassVar
 
 from .verdict import Status, Verdict
+from .words import cut
 
 if TYPE_CHECKING:
     from .reply import Quota, Reply
@@ -232,7 +233,7 @@ class QuotaExhausted(Denied):
 def described(error: BaseException) -> str:
     """Its class and its words, also where it cannot say any."""
     try:
-        return f"{type(error).__name__}: {error}"
+        return cut(f"{type(error).__name__}: {error}")
     except Exception:
         return f"{type(error).__name__}, which says nothing"
 

@@ -17,6 +17,7 @@ from collections.abc import Callable
 
 from .failures import Failure, is_ctrl_c
 from .verdict import Verdict
+from .words import one_line, printable
 
 log = logging.getLogger("rewardcore")
 
@@ -37,7 +38,7 @@ class _ToStderr(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
         is_heard_elsewhere = len(log.handlers) > 1 or (log.propagate and logging.getLogger().handlers)
         if sys.stderr is not None and not is_heard_elsewhere:  # print would take None for stdout
-            print(f"rewardcore: {record.getMessage()}", file=sys.stderr, flush=True)
+            print(f"rewardcore: {printable(record.getMessage())}", file=sys.stderr, flush=True)
 
 
 log.addHandler(_ToStderr())
@@ -90,9 +91,9 @@ class Trouble:
         count, kinds = self._kinds.total(), _counted(self._kinds)
         self._kinds.clear()
         if count == 1:
-            return one_line(f"{failure.kind}: {failure}")
+            return one_line(f"{failure.kind}: {failure}", _LONGEST)
         before = f" in {seconds:.1f} s" if since is not None else ""
-        return one_line(f"{count} requests failed{before}: {kinds} (the latest: {failure})")
+        return one_line(f"{count} requests failed{before}: {kinds} (the latest: {failure})", _LONGEST)
 
 
 class Tally:
@@ -164,8 +165,3 @@ class Losses:
 
 def _counted(kinds: Counter[str]) -> str:
     return ", ".join(f"{count} {kind}" for kind, count in kinds.most_common())
-
-
-def one_line(text: str, longest: int = _LONGEST) -> str:
-    line = " ".join(text.split())
-    return line if len(line) <= longest else line[: longest - 1] + "…"

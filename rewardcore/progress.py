@@ -9,6 +9,8 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
+from .words import printable
+
 #: Without a terminal: seconds before the first line, and between two.
 _FIRST_SECONDS, _LINE_SECONDS = 2.0, 10.0
 
@@ -81,7 +83,7 @@ def waiting(what: str, progress: Say | bool = True) -> Iterator[Callable[[float,
     a function is told those lines. At the end, if anything was told, that it is ready, or is not.
     """
     in_place = progress is True and sys.stderr.isatty()
-    say: Say = progress if callable(progress) else lambda line: print(line, file=sys.stderr, flush=True)
+    say: Say = progress if callable(progress) else lambda line: print(printable(line), file=sys.stderr, flush=True)
     next_at, waited, told = _FIRST_SECONDS, 0.0, False
 
     def tell(seconds: float, note: str) -> None:
@@ -90,7 +92,7 @@ def waiting(what: str, progress: Say | bool = True) -> Iterator[Callable[[float,
         if progress and seconds >= next_at:
             line = _joined(f"waiting for {what}, {seconds:.0f} s", note)
             if in_place:
-                line = line[: shutil.get_terminal_size().columns - 1]
+                line = printable(line)[: shutil.get_terminal_size().columns - 1]
                 print(f"\r\x1b[K{line}", end="", file=sys.stderr, flush=True)
             else:
                 say(line)
@@ -130,7 +132,7 @@ def _bar(what: str, stack: contextlib.ExitStack) -> Tell | None:
         if not has_begun:  # what was done before says nothing about how long the rest will take
             has_begun = True
             bar.reset(task, total=total, completed=done)
-        bar.update(task, completed=done, total=total, description=_joined(what, note), refresh=done == total)
+        bar.update(task, completed=done, total=total, description=printable(_joined(what, note)), refresh=done == total)
 
     return tell
 
@@ -150,7 +152,7 @@ def _lines(what: str) -> Tell:
             next_at, told = now + _LINE_SECONDS, not is_last
             count = f"{done} {what}" if total is None else f"{done} of {total} {what}"
             print(
-                _joined(count, note, _left(done - before, total and total - before, now - started)),
+                printable(_joined(count, note, _left(done - before, total and total - before, now - started))),
                 file=sys.stderr,
                 flush=True,
             )

@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from .failures import Failure
 from .verdict import Verdict
+from .words import cut
 
 
 class Quota(NamedTuple):
@@ -46,7 +47,7 @@ class Answer(NamedTuple):
         text, usage, _ = self.said or _NOTHING_SAID
         if (failure := self.failure) is None:
             return Verdict("ok", self.score, text, None, cached, attempts, latency, usage)
-        error = mask(f"{failure.kind}: {failure}")
+        error = mask(cut(f"{failure.kind}: {failure}"))
         return Verdict(failure.status, None, text, error, cached, attempts, latency, usage)
 
 

@@ -12,6 +12,7 @@ from typing import Annotated
 import typer
 
 from ..failures import ConfigurationError
+from ..words import printable
 from .console import Console, Json, Quiet
 
 app = typer.Typer(no_args_is_help=True, help="Look into a cache of judge replies, and make it smaller.")
@@ -40,14 +41,14 @@ def explain(
         )
     if len(rows) > 1:
         for found, text, _, stored_at in rows:
-            typer.echo(f"{found[:16]}  {_when(stored_at)}  {' '.join(text.split())[-60:]}")
-        typer.echo(f"{len(rows)} newest; `rewardcore cache explain {path} KEY` prints what went into one")
+            typer.echo(printable(f"{found[:16]}  {_when(stored_at)}  {' '.join(text.split())[-60:]}"))
+        typer.echo(printable(f"{len(rows)} newest; `rewardcore cache explain {path} KEY` prints what went into one"))
         return
     ((found, text, material, _),) = rows
     matches = sha256(material).hexdigest() == found
-    typer.echo(json_.dumps(json_.loads(material), indent=2, ensure_ascii=False))
+    typer.echo(printable(json_.dumps(json_.loads(material), indent=2, ensure_ascii=False)))
     typer.echo(f"\nkey = sha256 of the above as canonical JSON = {found}" + ("" if matches else "  (DOES NOT MATCH)"))
-    typer.echo(f"reply: {text}")
+    typer.echo(printable(f"reply: {text}"))
 
 
 @app.command(no_args_is_help=True)

@@ -11,6 +11,7 @@ from .. import rubrics
 from ..failures import ConfigurationError
 from ..http.endpoint import Endpoint
 from ..judge import open_judge
+from ..words import printable
 
 
 def check(
@@ -26,6 +27,6 @@ def check(
     endpoint = Endpoint(base_url, model, api_key_env)
     with open_judge("sync", endpoint, rubric=rubrics.named(rubric), cache=None) as judge:
         found = judge.check(seconds)
-    typer.echo(str(found))
+    typer.echo(printable(found))
     if not found.ok:
         raise typer.Exit(1)

@@ -15,6 +15,7 @@ from typing import Annotated, Any, NamedTuple
 import typer
 
 from ..progress import Tell, showing
+from ..words import printable
 
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing but errors and warnings.")]
 Json = Annotated[bool, typer.Option("--json", help="The last line of stdout is one JSON document.")]
@@ -26,12 +27,12 @@ class Console(NamedTuple):
 
     def say(self, text: str) -> None:
         if not self.quiet:
-            print(text, file=sys.stderr if self.json else sys.stdout, flush=True)
+            print(printable(text), file=sys.stderr if self.json else sys.stdout, flush=True)
 
     def result(self, document: Mapping[str, Any]) -> None:
         """What the command found, for a program that reads it."""
         if self.json:
-            print(json.dumps(document, ensure_ascii=False, allow_nan=False), flush=True)
+            print(printable(json.dumps(document, ensure_ascii=False, allow_nan=False)), flush=True)
 
     @contextlib.contextmanager
     def progress(self, what: str) -> Iterator[Tell]:

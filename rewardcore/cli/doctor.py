@@ -11,6 +11,7 @@ import typer
 from ..failures import ConfigurationError
 from ..http.endpoint import Endpoint, check_key_name
 from ..judge import open_judge
+from ..words import printable
 from .console import Console, Json, Quiet
 from .diagnosis import Finding, State, diagnose
 
@@ -39,11 +40,11 @@ def doctor(
     def tell(found: list[Finding]) -> None:
         for finding in found:
             if quiet and finding.state in ("warning", "wrong"):
-                print(finding, file=sys.stderr)
+                print(printable(finding), file=sys.stderr)
             console.say(str(finding))
         findings.extend(found)
 
-    found = diagnose(read_machine(cache, api_key_env, lambda doing: quiet or print(doing, file=sys.stderr)))
+    found = diagnose(read_machine(cache, api_key_env, lambda doing: quiet or print(printable(doing), file=sys.stderr)))
     tell([finding for finding in found if not (endpoint and finding.what == "key")])  # the endpoint knows better
     if endpoint:
         tell(_asked(endpoint, seconds))

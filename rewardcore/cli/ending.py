@@ -11,6 +11,7 @@ import logging
 import os
 import signal
 import sys
+import warnings
 from collections.abc import Iterator
 from typing import Any
 
@@ -19,6 +20,7 @@ from typer.core import TyperGroup
 
 from ..failures import ConfigurationError, RewardcoreError, ServerFailed
 from ..interrupts import COMMAND, ENDS, Terminated
+from ..words import printable
 
 DONE, FAILED, WRONG_USAGE = 0, 1, 2
 INTERRUPTED, TERMINATED = (code for _, code in ENDS.values())
@@ -41,7 +43,7 @@ class Commands(TyperGroup):
             with COMMAND:
                 return super().invoke(ctx)
         except KeyboardInterrupt as error:
-            if ctx.invoked_subcommand in _GO_ON and not any(_notes(error)):
+            if ctx.invoked_subcommand in (None, *_GO_ON) and not any(_notes(error)):  # none yet: nothing was begun
                 error.add_note("run the same again to go on")
             raise _Interrupted from error
 
@@ -78,9 +80,10 @@ def _failed(error: BaseException) -> int:
 def _interrupted(error: BaseException | None) -> int:
     """By the signal that came, else by what was raised."""
     logging.getLogger("asyncio").disabled = True  # where a clean-up that was cut short tells what it has left open
+    warnings.simplefilter("ignore")  # and there: a coroutine that never began
     chain = list(_chain(error))
     number = COMMAND.came or (signal.SIGTERM if any(isinstance(e, Terminated) for e in chain) else signal.SIGINT)
-    word, code = ENDS[signal.Signals(number)]
+    word, code = ENDS[number]
     return _ended(": ".join([word, *dict.fromkeys(_notes(error))]), code)
 
 
@@ -98,5 +101,5 @@ def _chain(error: BaseException | None) -> Iterator[BaseException]:
 
 def _ended(sentence: str, code: int) -> int:
     if sentence:  # none where the help was printed instead
-        print(f"rewardcore: {sentence}", file=sys.stderr)
+        print(f"rewardcore: {printable(sentence)}", file=sys.stderr)
     return code

@@ -149,7 +149,7 @@ def _show_one(console: Console, survey: Survey, endpoint: Endpoint, rows: Rows) 
         f" prompts (one for every {_CHARACTERS_PER_TOKEN} characters; images are not counted), and {replies}"
     )
     if survey.bad:
-        console.say(f"{len(survey.bad):,} bad rows, the first: {survey.first_bad}")
+        console.say(f"{len(survey.bad):,} bad rows, the first: {' '.join(str(survey.first_bad).split())}")
     console.result(
         {
             "requests": survey.rows,

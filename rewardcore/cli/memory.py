@@ -10,6 +10,7 @@ import typer
 
 from ..failures import needs_extra
 from ..memory.arguments import parse_arguments
+from ..words import printable
 
 
 def memory(
@@ -41,8 +42,12 @@ def memory(
         tensor_parallel,
         trust_remote_code,
     )
-    progress = partial(typer.echo, err=True)
+    progress = partial(_echo, err=True)
     progress("loading torch and transformers …")
     with needs_extra("torch", "rewardcore memory"):
         from ..memory.report import run_memory
-    run_memory(arguments, typer.echo, progress)
+    run_memory(arguments, _echo, progress)
+
+
+def _echo(line: str, err: bool = False) -> None:
+    typer.echo(printable(line), err=err)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import IO
 
 from ..failures import RewardcoreError
-from ..notices import log
+from ..notices import say
 
 
 @contextlib.contextmanager
@@ -58,7 +59,7 @@ def put_aside(path: Path, *beside: Path) -> None:
             if each.exists():
                 each.rename(each.with_name(aside + each.name.removeprefix(path.name)))
         there.rename(there.with_name(f"{there.name}.old-{number}"))
-    log.warning("what was in %s is kept as %s", path, f"{there.name}.old-{number}")
+    say(logging.WARNING, "what was in %s is kept as %s", path, f"{there.name}.old-{number}")
 
 
 def _remember(directory: Path) -> None:

@@ -8,6 +8,7 @@ try again: `timeout` and `failed` are in OUT, and running the same again asks fo
 from __future__ import annotations
 
 import contextlib
+import logging
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Self
@@ -17,7 +18,7 @@ import orjson
 from ..clock import SYSTEM_CLOCK
 from ..failures import ConfigurationError, RewardcoreError, ends_run
 from ..judge import Judge
-from ..notices import log
+from ..notices import say
 from ..progress import Tell
 from ..rubrics import Rubric
 from ..sample import Sample
@@ -106,7 +107,8 @@ class FileRun:
             more = f", and {len(survey.bad) - 1:,} more are bad" if len(survey.bad) > 1 else ""
             raise ConfigurationError(f"{survey.first_bad}{more}; nothing was sent: mend it, or give --skip-bad-rows")
         if survey.bad:
-            log.warning("%d bad rows are skipped, the first: %s", len(survey.bad), survey.first_bad)
+            last = f"; the last: {survey.last_bad}" if len(survey.bad) > 1 else ""
+            say(logging.WARNING, "%d bad rows are skipped, the first: %s%s", len(survey.bad), survey.first_bad, last)
         return survey
 
     def judge(self, judge: Judge, tell: Tell) -> None:

@@ -54,6 +54,7 @@ class Survey:
     rows: int = 0
     bad: set[int] = field(default_factory=set)
     first_bad: BadRow | None = None
+    last_bad: BadRow | None = None  # where a file breaks off, the break
     characters: int = 0
     first: tuple[Row, list[Message]] | None = None
 
@@ -61,7 +62,7 @@ class Survey:
         tried = self._try(row, rubric) if isinstance(row, Row) else row
         if isinstance(tried, BadRow):
             self.bad.add(row.index)
-            self.first_bad = self.first_bad or tried
+            self.first_bad, self.last_bad = self.first_bad or tried, tried
         else:
             self.rows += 1
 

@@ -107,7 +107,7 @@ def lines_of(document: Mapping[str, Any]) -> Iterator[str]:
             bar = "█" * math.ceil(_BAR * each["count"] / most)
             yield f"  {each['from']:>6.2f} to {each['to']:<6.2f} {bar:<{_BAR}} {each['count']:,}"
     for kind, failure in document["failures"].items():
-        yield f"{failure['count']:,} {kind}, such as: {failure['example'] or 'no word'}"
+        yield f"{failure['count']:,} {kind}, such as: {' '.join(failure['example'].split()) or 'no word'}"
     if document["latency"]["p50"] is not None:
         yield f"latency: p50 {document['latency']['p50']:.2f} s, p99 {document['latency']['p99']:.2f} s"
     requests, tokens = document["requests"], document["tokens"]

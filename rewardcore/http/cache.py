@@ -153,6 +153,7 @@ class SqliteCache:
         self._begin()
         try:
             self._reader = connect(self.path, prove=True)
+            self._file = _identity(self.path)
         except (sqlite3.Error, OSError) as error:
             raise CacheError(f"cache {self.path}: {error}; name another file") from error
         _open_caches.add(self)
@@ -213,8 +214,11 @@ class SqliteCache:
         with self._reading:
             rows, self._gathering = self._unwritten.copy(), False
         try:
-            if rows and self._broken is None:
-                insist(partial(self._commit, rows))
+            if self._broken is None:
+                if _identity(self.path) != self._file:  # what is written now would go where nobody finds it
+                    raise OSError("the file was deleted or replaced while it was in use")
+                if rows:
+                    insist(partial(self._commit, rows))
         except (sqlite3.Error, OSError, ValueError) as error:
             self._step_aside(error)
         with self._reading:
@@ -287,6 +291,15 @@ def _release_caches_in_child() -> None:
 
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(before=_hold_caches, after_in_parent=_release_caches, after_in_child=_release_caches_in_child)
+
+
+def _identity(path: Path) -> tuple[int, int] | None:
+    """Of the file that stands there now."""
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
 
 
 def _new_writer() -> ThreadPoolExecutor:

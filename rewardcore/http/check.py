@@ -18,6 +18,7 @@ from ..options import is_number
 from ..reply import Answer
 from ..rubrics.rubric import grade, reads_sample
 from ..sample import Sample
+from ..words import cut, printable
 from .drivers.loop_thread import LoopThread
 from .reading import ReplyReader
 from .request import RequestBuilder
@@ -61,7 +62,7 @@ def check(settings: Settings, seconds: float) -> Check:
     finally:
         thread.release()
     mask = settings.endpoint.mask()
-    return Check(tuple(Finding(what, ok, " ".join(mask(says).split())) for what, ok, says in findings))
+    return Check(tuple(Finding(what, ok, printable(" ".join(mask(cut(says)).split()))) for what, ok, says in findings))
 
 
 async def _ask(settings: Settings, seconds: float) -> list[Finding]:

@@ -33,6 +33,7 @@ from ..rubrics import Rubric
 from ..rubrics.rubric import LoopTime, grade, reads_sample, says_repeat
 from ..sample import Sample
 from ..stats import Stats
+from ..words import cut
 from .cache import Cache
 from .flight import Aside, Flight, GiveUp
 from .outcomes import Outcomes
@@ -176,7 +177,7 @@ class Engine:
         flight.latency = latency = now - flight.sent_at
         failure, reply = answer.failure, answer.reply or answer.said
         if log.isEnabledFor(logging.DEBUG):
-            said = "a reply" if failure is None else self.mask(f"{failure.kind}: {failure}")
+            said = "a reply" if failure is None else self.mask(cut(f"{failure.kind}: {failure}"))
             key = flight.request.key.hex()[:16]
             say(logging.DEBUG, "%s, attempt %d, %.3f s: %s", key, flight.attempts, latency, said)
         if reply is not None:
@@ -206,7 +207,7 @@ class Engine:
     def _break(self, flight: Flight, failure: Failure) -> None:
         """Every further request would share it: the calls that are open now send no more. A later call tries again."""
         if any(call.ended_by is None for call in self._open):
-            say(logging.ERROR, "%s; the rest of this run is not sent", self.mask(str(failure)))
+            say(logging.ERROR, "%s; the rest of this run is not sent", self.mask(cut(str(failure))))
         for call in self._open:
             call.ended_by = call.ended_by or failure
             if call.run is not None:

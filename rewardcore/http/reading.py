@@ -32,8 +32,8 @@ from ..failures import (
     Unparsed,
     WrongPath,
 )
-from ..notices import one_line
 from ..reply import Reply
+from ..words import one_line
 from .endpoint import Endpoint
 from .quota_headers import read_quota
 from .retry import parse_retry_after

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import sys
 from collections.abc import Callable
@@ -11,7 +12,7 @@ from typing import TYPE_CHECKING, Literal
 from ..clock import SYSTEM_CLOCK, Clock
 from ..failures import ConfigurationError
 from ..forks import no_fork
-from ..notices import log
+from ..notices import say
 from ..options import is_number
 from ..rubrics import QUALITY, Rubric
 from ..rubrics.rubric import check_rubric
@@ -127,7 +128,8 @@ class Settings:
         if files == resource.RLIM_INFINITY:
             return 2**31
         if self.max_concurrent != "auto" and self.max_concurrent > places:
-            log.warning(
+            say(
+                logging.WARNING,
                 "max_concurrent=%d needs as many connections, and this process may open %d files: at most %d requests "
                 "are sent at once; raise the limit with `ulimit -n %d`",
                 self.max_concurrent,

@@ -7,17 +7,18 @@ rows. A checkpoint that cannot be served costs the others nothing.
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 
+from .. import notices
 from ..failures import ConfigurationError, ServerFailed
 from ..files.atomic import explained
 from ..files.journal import Journal
 from ..files.rows import open_rows
 from ..http.cache import SqliteCache
-from ..notices import log
 from ..progress import Say, Tell
 from . import plots
 from .comparison import Outcome, write_comparison
@@ -83,7 +84,7 @@ def reject_sample(
             except (ServerFailed, Stopped) as error:
                 if len(works) == 1:
                     raise
-                log.error("%s was not sampled: %s", work.checkpoint.name, error)
+                notices.say(logging.ERROR, "%s was not sampled: %s", work.checkpoint.name, error)
                 outcomes.append(Outcome(work.checkpoint, work.directory, error=error))
     if len(outcomes) > 1:
         say(f"compared in {', '.join(write_comparison(directory, outcomes))} in {directory}")
@@ -129,7 +130,8 @@ class _Work:
             raise
         if tally.failed:
             samples = "1 sample" if tally.failed == 1 else f"{tally.failed:,} samples"
-            log.warning(
+            notices.say(
+                logging.WARNING,
                 "%s of %s failed: not one rollout could be had (%s); run it again to try again",
                 samples,
                 name,

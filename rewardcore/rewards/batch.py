@@ -13,6 +13,7 @@ from typing import Any
 
 from ..failures import ConfigurationError, needs_extra
 from ..sample import Conversation
+from ..words import printable
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,9 +89,9 @@ def show(rows: Sequence[BatchRow], columns: Mapping[str, Sequence[float]], count
     for place, row in enumerate(rows):
         shown[row.data_source] += 1
         if shown[row.data_source] <= count:
-            print("[prompt]", row.prompt)
-            print("[response]", row.response)
-            print("[ground_truth]", row.ground_truth)
+            print("[prompt]", printable(row.prompt))
+            print("[response]", printable(row.response))
+            print("[ground_truth]", printable(row.ground_truth))
             for name, values in columns.items():
                 print(f"[{name}]", values[place])
 

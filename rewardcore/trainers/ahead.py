@@ -8,13 +8,14 @@ computed in a process of their own, beside everything.
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple, Protocol, TypeVar, runtime_checkable
 
 from ..calls import Pending
 from ..failures import ConfigurationError
-from ..notices import log
+from ..notices import say
 from ..sample import Sample
 
 Trainer = TypeVar("Trainer", bound=type)
@@ -72,7 +73,10 @@ def judging_ahead(trainer_class: Trainer) -> Trainer:
         def _begin(self, prompts: Sequence[Any], generated: tuple[Any, ...]) -> None:
             completions = completions_in(generated, len(prompts))
             if completions is None:
-                log.warning("judging_ahead found no completions in what TRL generated, so nothing is judged ahead")
+                say(
+                    logging.WARNING,
+                    "judging_ahead found no completions in what TRL generated, so nothing is judged ahead",
+                )
                 return
             columns = _columns(self._generates_for, generated)
             for function in self.reward_funcs:

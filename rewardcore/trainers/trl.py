@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import logging
 import os
 import re
 import time
@@ -27,7 +28,7 @@ from ..calls import Pending
 from ..failures import ConfigurationError
 from ..http.endpoint import Endpoint, not_an_endpoint
 from ..judge import Judge
-from ..notices import log
+from ..notices import say
 from ..rewards.images import sendable
 from ..rewards.judges import as_rubric, reward_of, shared_judge
 from ..rewards.rules import finite
@@ -239,7 +240,8 @@ class RewardFunction:
             log_extra(f"{self.name}/verdict", [short(each.error or each.status) for each in verdicts])
             log_extra(f"{self.name}/text", [short(each.text) for each in verdicts])
         if verdicts and "score" not in figures:
-            log.warning(
+            say(
+                logging.WARNING,
                 "%s: none of %d completions was judged, so this batch teaches nothing; the first: %s",
                 self.name,
                 len(verdicts),
@@ -249,7 +251,8 @@ class RewardFunction:
         others = [_name(each) for each in getattr(trainer, "reward_funcs", ()) if each is not self]
         if others and any(each.score is None for each in verdicts) and self not in _told:
             _told.add(self)
-            log.warning(
+            say(
+                logging.WARNING,
                 "%s: what was not judged counts as 0.0 beside %s in reward_funcs; it is masked where they are given to "
                 "reward_function, as beside=[…]",
                 self.name,

@@ -476,6 +476,34 @@ def test_a_cache_that_breaks_in_mid_run_warns_once_and_steps_aside(path, warning
     assert "judging goes on" in warnings.messages[0]
 
 
+def delete(path):
+    path.unlink()
+
+
+def replace_with_another(path):
+    path.unlink()
+    SqliteCache(path).close()
+
+
+@pytest.mark.parametrize("take_away", [delete, replace_with_another])
+@pytest.mark.parametrize("rows_after", [0, 200])
+def test_a_file_that_is_deleted_while_it_is_used_is_told_once(path, warnings, take_away, rows_after):
+    """SQLite would go on with a file that has no name any more, and lose every row at the end without a word."""
+    cache = SqliteCache(path)
+    put(cache, "a")
+    cache.flush()
+    take_away(path)
+    for number in range(rows_after):
+        put(cache, number)
+        if number % 50 == 0:
+            cache.flush()
+    cache.close()
+    assert len(warnings.messages) == 1
+    assert (
+        f"cache {path}: the file was deleted or replaced while it was in use; judging goes on" in warnings.messages[0]
+    )
+
+
 def test_a_writer_that_breaks_warns_once_and_the_reader_goes_on(path, warnings):
     cache = SqliteCache(path)
     drop_the_table(path)

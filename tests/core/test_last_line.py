@@ -1,6 +1,7 @@
 """What nobody expected: it fails the samples that it belongs to, with its reason, is told once, and judging goes on."""
 
 import itertools
+import logging
 import math
 import sys
 import threading
@@ -8,9 +9,10 @@ import threading
 import pytest
 
 from rewardcore import MemoryCache, Verdict
-from rewardcore.failures import Unparsed
+from rewardcore.failures import QuotaExhausted, RateLimited, Unparsed
 from rewardcore.notices import Losses, Tally
 from rewardcore.reply import Answer
+from rewardcore.words import LONGEST
 from tests.core.test_engine import GOOD, Desk
 
 
@@ -160,3 +162,21 @@ def test_losses_are_counted_whoever_ends_a_call(lines):
     losses.flush()
     assert told == []
     assert sum(int(line.split()[0]) for line in lines) == 4 * each
+
+
+@pytest.mark.parametrize("kind", [Unparsed, RateLimited, QuotaExhausted])
+def test_an_errors_words_are_cut_before_anything_masks_them(kind, caplog):
+    """To look for keys in a megabyte takes almost a second of the loop."""
+    caplog.set_level(logging.DEBUG, "rewardcore")
+    desk, masked = Desk(limit=4), []
+    engine = desk.engine
+    engine.mask = engine._outcomes.mask = lambda text: masked.append(len(text)) or text
+    call = desk.call("a", "b")
+    flight = desk.flight()
+    desk.settle(flight, Answer(failure=kind("x" * 10**6)))
+    desk.now = 1e9
+    desk.take()
+    assert len(call.told) == 2
+    assert len(masked) >= 3
+    assert max(masked) <= LONGEST + 100
+    assert max(len(record.getMessage()) for record in caplog.records) <= LONGEST + 100

@@ -252,7 +252,7 @@ def test_deep_nesting_anywhere_is_a_typed_failure(depth, where):
 
 STATUSES = {
     300: "WrongPath", 301: "WrongPath", 302: "WrongPath", 307: "WrongPath", 308: "WrongPath",
-    400: "Rejected", 401: "Denied", 403: "Denied", 404: "WrongPath", 405: "WrongPath", 413: "Rejected",
+    400: "Rejected", 401: "Denied", 403: "Forbidden", 404: "WrongPath", 405: "WrongPath", 413: "Rejected",
     422: "Rejected", 451: "Rejected",
     408: "Transient", 409: "Transient", 425: "Transient", 429: "RateLimited",
     500: "Transient", 501: "Transient", 502: "Transient", 503: "Overloaded", 504: "Transient", 529: "Overloaded",

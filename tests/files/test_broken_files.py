@@ -38,3 +38,14 @@ def test_a_cut_off_file_is_finished_with_every_row_before_the_break(
         assert (done.returncode, says in done.stdout) == (0, True), done
     assert len((tmp_path / "out.jsonl").read_text().splitlines()) == whole
     assert json.loads((tmp_path / "out.jsonl.run.json").read_bytes())["summary"]["bad_rows"] == 1
+
+
+def test_the_break_is_told_also_where_another_row_is_bad(tmp_path: Path, judge_server: SimulatedServer) -> None:
+    lines = ["7\n", *(json.dumps({"prompt": f"{n}", "response": "x" * (n % 97)}) + "\n" for n in range(3000))]
+    data = gzip.compress("".join(lines).encode())
+    (tmp_path / "rows.jsonl.gz").write_bytes(data[: len(data) // 2])
+    words = ["judge", "rows.jsonl.gz", "out.jsonl", "--base-url", judge_server.base_url, "--model", "judge"]
+    done = rewardcore(*words, "--skip-bad-rows", cwd=tmp_path)
+    assert done.returncode == 0
+    assert "rewardcore: 2 bad rows are skipped, the first: line 1 of rows.jsonl.gz is a number" in done.stderr
+    assert "; the file is cut off or damaged here, and the rows after it are lost" in done.stderr

@@ -31,7 +31,7 @@ Behaviour = Callable[["Exchange"], Awaitable[None]]
 _MARKER = re.compile(rb"\[\[([a-z0-9-]+)\]\]")
 
 
-def eventually(condition: Callable[[], object], what: str, seconds: float = 30.0) -> None:
+def eventually(condition: Callable[[], object], what: str, seconds: float = 90.0) -> None:
     """Wait for something that another thread or process brings about; never for time to pass."""
     give_up = time.monotonic() + seconds
     while not condition():

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 import rewardcore as rc
@@ -92,7 +94,7 @@ def test_a_rubric_that_holds_up_the_loop_is_named_once(
         assert told == []
     else:
         (line,) = told
-        assert line.startswith(f"the rubric's Spins.{where} took 0.")
+        assert re.match(rf"the rubric's Spins\.{where} took \d+\.\d+ s for one sample", line)
         assert "delays every judge of this process" in line
 
 

@@ -17,7 +17,7 @@ from rewardcore.clock import SYSTEM_CLOCK
 from tests.modes import leftovers
 from tests.modes.conftest import CONCURRENT_MODES, MODES, Opener
 from tests.modes.custom_rubrics import Independent, RaisesInMessages, RaisesInParse, SeesTheTruth
-from tests.modes.deadlines import hurried
+from tests.modes.deadlines import hurried, timed_out
 from tests.modes.hostile_server import (
     Exchange,
     HostileServer,
@@ -164,9 +164,10 @@ def test_a_request_that_stalls_is_given_up_and_asked_again(
     fine, stalls = server.script(ok), server.script(silent, ok)
     with open_judge(mode, request_timeout=1.0) as judge:
         verdicts = judge.judge([*fine.samples(10), stalls.sample(), *fine.samples(20)[10:]])
-        assert statuses(verdicts) == ["ok"] * 21
-        assert (verdicts[10].attempts, judge.stats.retried, judge.stats.in_flight) == (2, 1, 0)
-    assert stalls.requests == 2
+        stats = judge.stats
+    assert statuses(verdicts) == ["ok"] * 21
+    assert (stats.retried, stats.in_flight) == (sum(verdict.attempts - 1 for verdict in verdicts), 0)
+    assert verdicts[10].attempts == stalls.requests >= 2
 
 
 def test_one_stall_in_a_hundred_is_noticed_without_being_told(open_judge: Opener, server: HostileServer) -> None:
@@ -199,10 +200,10 @@ def test_the_deadline_is_one_calls_own(mode: str, open_judge: Opener, server: Ho
 
 
 def time_out_on_the_wire(judge: rc.Judge, script: Script, server: HostileServer) -> None:
-    """Two samples. Whoever judges is warm, so that both are on the wire long before their deadline."""
+    """Two samples, both of them on the wire when their deadline comes."""
     assert statuses(judge.judge(server.script(together(2)).samples(2))) == ["ok"] * 2
-    with hurried(judge, 2.0):
-        assert statuses(judge.judge(script.samples(2))) == ["timeout"] * 2
+    verdicts = timed_out(judge, script.samples(2), lambda _: script.requests >= 2)
+    assert statuses(verdicts) == ["timeout"] * 2
     script.saw(2)
 
 

@@ -21,7 +21,7 @@ import rewardcore as rc
 from tests.modes import leftovers
 from tests.modes.conftest import ASYNCIO_MODES, CONCURRENT_MODES, MODES, Opener
 from tests.modes.custom_rubrics import Independent
-from tests.modes.deadlines import hurried
+from tests.modes.deadlines import hurried, runs_out, timed_out
 from tests.modes.hostile_server import (
     HostileServer,
     Script,
@@ -62,13 +62,13 @@ def warm_up(judge: rc.Judge, server: HostileServer, at_once: int = 2) -> None:
 
 def give_up(judge: rc.Judge, script: Script, count: int, by: str) -> None:
     """A call whose requests are all on the wire when its caller stops waiting for them."""
-    with hurried(judge, 2.0 if by == "deadline" else 30.0):
-        pending = judge.submit(script.samples(count))
+    if by == "deadline":
+        verdicts = timed_out(judge, script.samples(count), lambda _: script.requests >= count)
+        assert statuses(verdicts) == ["timeout"] * count
+        return
+    pending = judge.submit(script.samples(count))
     script.saw(count)
-    if by == "cancel":
-        pending.cancel()
-    else:
-        assert statuses(pending.result(timeout=60)) == ["timeout"] * count
+    pending.cancel()
 
 
 @contextmanager
@@ -264,9 +264,7 @@ def test_a_call_that_waits_gets_the_places_of_one_that_runs_out_of_time(
     options = {"workers": workers} if mode == "process" else {}
     with open_judge(mode, max_concurrent=2, **options) as judge:
         warm_up(judge, server)
-        with hurried(judge, 2.0):
-            overdue = judge.submit(stuck.samples(4))
-        stuck.saw(2)
+        overdue = runs_out(judge, stuck, 4, on_the_wire=2)
         waiting = judge.submit(fine.samples(3))
         assert statuses(overdue.result(timeout=60)) == ["timeout"] * 4
         assert statuses(waiting.result(timeout=60)) == ["ok"] * 3
@@ -311,18 +309,17 @@ class BreaksOnce(rc.MemoryCache):
 
 @pytest.mark.parametrize("method", ["get", "put"])
 @pytest.mark.parametrize("mode", [mode for mode in MODES if mode != "asyncio-child-process"])
-def test_a_cache_that_raises_fails_that_sample_alone(
-    mode: str, method: str, open_judge: Opener, server: HostileServer
+def test_a_cache_that_raised_is_not_asked_again_and_costs_no_verdict(
+    mode: str, method: str, open_judge: Opener, server: HostileServer, caplog: pytest.LogCaptureFixture
 ) -> None:
     """An object of the caller's own cannot travel to a child, so one mode takes none."""
     script = server.script(ok)
     with open_judge(mode, cache=BreaksOnce(method)) as judge:
-        verdicts = judge.submit(script.samples(4)).result(timeout=60)
-        assert sorted(statuses(verdicts)) == ["failed", "ok", "ok", "ok"]
-        assert [f"own {method} broke" in str(verdict.error) for verdict in verdicts] == [
-            verdict.status == "failed" for verdict in verdicts
-        ]
-        assert judged(judge, script.samples(4)) == ["ok"] * 4
+        for _ in range(2):
+            assert judged(judge, script.samples(4)) == ["ok"] * 4
+    assert script.requests == 8
+    (told,) = [record.getMessage() for record in caplog.records]
+    assert f"own {method} broke; judging goes on without it" in told
 
 
 POISONED = """
@@ -403,10 +400,14 @@ def test_a_rubric_may_ask_another_judge(mode: str, inner_mode: str, server: Host
 def test_the_deadline_ends_a_call_whose_rubric_waits_for_another_judge(
     mode: str, inner_mode: str, server: HostileServer
 ) -> None:
-    """The inner endpoint says nothing until the outer call has ended. In sync mode `parse` has the caller's thread."""
+    """The inner endpoint says nothing until the outer call has ended. In sync mode `parse` has the caller's thread.
+
+    Each sample has a place: else those that have one would step aside for those that wait.
+    """
     outer, inner, after = server.script(ok), server.script(held), server.script(ok)
-    markers = (outer.marker, inner.marker, after.marker)
-    with running(NESTED, server.base_url, *markers, json.dumps(MODES[mode]), inner_mode, "3") as process:
+    markers, (name, options) = (outer.marker, inner.marker, after.marker), MODES[mode]
+    three = json.dumps((name, options | places(mode, 3)))
+    with running(NESTED, server.base_url, *markers, three, inner_mode, "3") as process:
         after.saw(1)
         inner.release()
         output = ended(process)
@@ -485,8 +486,7 @@ def test_an_endpoint_that_takes_nothing_is_a_timeout_for_every_sample_alike(
     script, at_once = server.script(answers(429)), 1 if mode == "sync" else 2
     with open_judge(mode, max_concurrent=at_once) as judge:
         warm_up(judge, server, at_once)
-        with hurried(judge, 2.0):
-            verdicts = judge.submit(script.samples(40)).result(timeout=60)
+        verdicts = timed_out(judge, script.samples(40), lambda found: any("429" in str(it.error) for it in found))
     assert statuses(verdicts) == ["timeout"] * 40
     tried = [verdict for verdict in verdicts if verdict.attempts]
     answered = [verdict for verdict in tried if "429" in str(verdict.error)]

@@ -17,7 +17,7 @@ import rewardcore as rc
 from rewardcore.http import retry
 from tests.modes import leftovers
 from tests.modes.conftest import MODES, Opener
-from tests.modes.deadlines import hurried
+from tests.modes.deadlines import timed_out
 from tests.modes.hostile_server import (
     Behaviour,
     HostileServer,
@@ -230,12 +230,13 @@ ENDLESS = {
 def test_the_total_deadline_ends_what_never_ends(mode: str, open_judge: Opener, server: HostileServer) -> None:
     scripts = [server.script(behaviour) for behaviour in ENDLESS.values()]
     samples = [script.sample() for script in scripts]
-    at_once = 1 if mode == "sync" else len(samples)
+    at_once, verdicts = 1 if mode == "sync" else len(samples), []
     with open_judge(mode, **({"workers": at_once} if mode == "process" else {})) as judge:
         assert {verdict.status for verdict in judge.judge(server.script(together(at_once)).samples(5))} == {"ok"}
-        with hurried(judge, 0.5 if mode == "sync" else 2.0):
-            calls = [[sample] for sample in samples] if mode == "sync" else [samples]
-            verdicts = [verdict for call in calls for verdict in judge.judge(call)]
+        for script in scripts if mode == "sync" else ():
+            verdicts += timed_out(judge, [script.sample()], lambda _, script=script: script.requests)
+        if mode != "sync":
+            verdicts = timed_out(judge, samples, lambda _: all(script.requests for script in scripts))
     assert dict(zip(ENDLESS, [verdict.status for verdict in verdicts], strict=True)) == dict.fromkeys(
         ENDLESS, "timeout"
     )
@@ -290,11 +291,7 @@ def timed_out_after_an_attempt(judge: rc.Judge) -> rc.Verdict:
 
     While a process starts there may be no attempt yet: then the next call has longer.
     """
-    for seconds in (1.0, 4.0, 16.0):
-        with hurried(judge, seconds):
-            (verdict,) = judge.judge([rc.Sample("p", "r")])
-        if "the last attempt: " in str(verdict.error):
-            break
+    (verdict,) = timed_out(judge, [rc.Sample("p", "r")], lambda found: "the last attempt: " in str(found[0].error))
     return verdict
 
 

@@ -67,11 +67,11 @@ def test_a_workers_start_is_no_latency_of_the_endpoints(
 def test_a_request_has_not_stalled_while_its_worker_starts_and_can_stall_from_then_on(
     open_judge: Opener, server: HostileServer, tmp_path: Path
 ) -> None:
-    setup = NotesWhenReady(tmp_path / "ready", seconds=2.0)
+    setup = NotesWhenReady(tmp_path / "ready", seconds=4.0)
     fine, stalls = server.script(ok), server.script(silent, ok)
-    with open_judge("process", workers=1, worker_setup=setup, request_timeout=1.5) as judge:
+    with open_judge("process", workers=1, worker_setup=setup, request_timeout=3.0) as judge:
         assert [verdict.attempts for verdict in judge.judge(fine.samples(2))] == [1, 1]
-    with open_judge("process", workers=1, worker_setup=setup, request_timeout=1.5) as judge:
+    with open_judge("process", workers=1, worker_setup=setup, request_timeout=3.0) as judge:
         assert [verdict.attempts for verdict in judge.judge(stalls.samples(1))] == [2]
     assert (fine.requests, stalls.requests) == (2, 2)
 

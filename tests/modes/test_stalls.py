@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.modes.conftest import Opener
+from tests.modes.conftest import ASYNCIO_MODES, Opener
 from tests.modes.hostile_server import Behaviour, Exchange, HostileServer, breathing, ok, silent
 
 
@@ -46,13 +46,15 @@ def swallows(first: int, count: int) -> Behaviour:
     return behave
 
 
-@pytest.mark.parametrize("first", [1, 150])
+@pytest.mark.parametrize(
+    ("mode", "first", "deadline"), [("asyncio-aiohttp", 1, 40.0), *((mode, 150, 150.0) for mode in ASYNCIO_MODES)]
+)
 def test_a_partition_that_swallows_all_that_is_in_the_air_costs_no_verdict(
-    first: int, open_judge: Opener, server: HostileServer
+    mode: str, first: int, deadline: float, open_judge: Opener, server: HostileServer
 ) -> None:
-    """Default settings, first call. At the very start nothing is known, and one of them steps aside after a while."""
+    """Default settings, first call. At the very start nothing is known: one of them steps aside at half of the time."""
     script = server.script(swallows(first, 60))
-    with open_judge("asyncio-aiohttp", deadline=40.0) as judge:
+    with open_judge(mode, deadline=deadline) as judge:
         verdicts = judge.judge(script.samples(500))
     assert [verdict.status for verdict in verdicts] == ["ok"] * 500
     assert script.requests <= 580

@@ -14,7 +14,7 @@ import pytest
 import rewardcore as rc
 from tests.serving import fake
 
-SECONDS = 30.0
+SECONDS = 90.0
 
 
 def until(condition: Callable[[], object]) -> bool:

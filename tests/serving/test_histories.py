@@ -9,7 +9,7 @@ import subprocess
 import pytest
 
 from tests.modes import scripts
-from tests.serving.conftest import Stand, until
+from tests.serving.conftest import SECONDS, Stand, until
 
 IN_USE = """
 import threading
@@ -31,7 +31,7 @@ def test_a_signal_while_it_starts_ends_it(stand: Stand, number: signal.Signals) 
     with scripts.started(stand.script(IN_USE, "--silent", "--children")) as process:
         stand.pids()
         process.send_signal(number)
-        process.wait(30)
+        process.wait(SECONDS)
         assert stand.all_are_gone()
 
 
@@ -40,7 +40,7 @@ def test_a_signal_while_it_is_used_ends_it(stand: Stand, number: signal.Signals)
     with scripts.started(stand.script(IN_USE, "--stubborn", "--children")) as process:
         wait_until_up(process)
         process.send_signal(number)
-        process.wait(30)
+        process.wait(SECONDS)
         assert stand.all_are_gone()
 
 
@@ -50,7 +50,7 @@ def test_who_waits_for_the_program_finds_the_server_gone(stand: Stand, number: s
     with scripts.started(stand.script(IN_USE, "--children")) as process:
         wait_until_up(process)
         process.send_signal(number)
-        process.wait(30)
+        process.wait(SECONDS)
         assert stand.all_are_gone_now()
 
 
@@ -62,7 +62,7 @@ def test_a_second_signal_waits_for_no_grace(stand: Stand, number: signal.Signals
         process.send_signal(number)
         assert until(lambda: "SIGTERM? no" in (stand.logs / "model-7b_vllm.log").read_text())
         process.send_signal(number)
-        process.wait(30)
+        process.wait(SECONDS)
         assert stand.all_are_gone_now()
 
 
@@ -73,7 +73,7 @@ def test_a_start_is_ended_without_the_whole_grace(stand: Stand, number: signal.S
     with scripts.started(stand.script(patient + IN_USE, "--silent", "--stubborn")) as process:
         stand.pids()
         process.send_signal(number)
-        process.wait(30)
+        process.wait(SECONDS)
         assert stand.all_are_gone_now()
 
 
