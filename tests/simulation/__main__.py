@@ -23,7 +23,9 @@ def failures(
     for seed in seeds:
         try:
             play(seed)
-        except (AssertionError, Exception) as error:
+        except BaseException as error:
+            if isinstance(error, KeyboardInterrupt):
+                raise
             found[seed] = error
             if len(found) >= most:
                 break

@@ -49,7 +49,8 @@ class CallersCache(MemoryCache):
         if word.startswith("unkept") and self._world.dice.random() < 0.5:
             raise OSError("the cache's put raised")
         super().put(key, reply, material)
-        self.kept.add(_request(material))
+        if not word.startswith("unkept"):
+            self.kept.add(_request(material))
 
 
 class ChildsCache(MemoryCache):

@@ -58,10 +58,11 @@ class Callers:
     @contextlib.contextmanager
     def within(self, seconds: float, what: str) -> Iterator[None]:
         """Whatever happens, `what` takes so long at most; while everything is suspended, no time passes for it."""
-        ends = self.stage.now() + seconds
+        stage = self.stage
+        ends = stage.now() + seconds - stage.suspended
         yield
-        if (now := self.stage.now()) > max(ends, self.stage.resumed_at + self.grace) + _MOMENT:
-            raise Wrong(f"{what} lasts {now - ends:.3f} s longer than it may")
+        if (late := stage.now() - stage.suspended - ends) > _MOMENT:
+            raise Wrong(f"{what} lasts {late:.3f} s longer than it may")
 
     def in_time(self) -> contextlib.AbstractContextManager[None]:
         return self.within(self.deadline + self.grace, "a call")

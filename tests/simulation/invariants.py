@@ -37,6 +37,7 @@ class Checked(Engine):
         self.tellings: dict[str, list[tuple[Run | None, int]]] = {}
         self.ended_by: dict[Failure, float] = {}  # what has ended calls rightly, and when
         self.stalls: Counter[bytes] = Counter()  # those that were a request's own
+        self.stalled: tuple[Flight | None, float] = None, 0.0  # what was seen to be stalled, and since when
         self.failures = 0
 
     def open(self, call: Call) -> None:
@@ -82,7 +83,7 @@ class Checked(Engine):
         is_asked = not getattr(cache, "_is_broken", False) and getattr(cache, "is_at_work", True)
         kept = getattr(cache.cache if isinstance(cache, GuardedCache) else cache, "kept", ())
         if is_asked and not self._numbers_draws and flight.request.body in kept:
-            raise Wrong("a request is sent whose reply is in the cache")
+            raise Wrong(f"a request is sent whose reply is in the cache: {flight.request.body!r:.200}")
         self.air[flight] = None
         return super()._depart(flight, now)
 
@@ -112,10 +113,10 @@ class Checked(Engine):
     ) -> None:
         if index in call.waiting:
             self.failures += answer.failure is not None
-            self._check_verdict(call, index, answer)
+            self._check_verdict(call, index, answer, flight)
         super()._tell(call, index, answer, flight, cached=cached)
 
-    def _check_verdict(self, call: Call, index: int, answer: Answer) -> None:
+    def _check_verdict(self, call: Call, index: int, answer: Answer, flight: Flight | None) -> None:
         word, now, failure = self.words[call, index], self.world.stage.now(), answer.failure
         self.world.note(f"told {word}: {'ok' if failure is None else repr(failure)}")
         if now > max(call.deadline, self.opened[call], self.resumed_at()) + _MOMENT:
@@ -124,10 +125,12 @@ class Checked(Engine):
             if answer.score != score_of(word):
                 raise Wrong(f"{word} scores {answer.score}, which is another sample's")
             self._check_draw(call, index, answer)
-        elif wrong := self._wrong_failure(call, word, failure, now):
+        elif wrong := self._wrong_failure(call, word, failure, now, () if flight is None else flight.faults):
             raise Wrong(f"{word} {wrong}: {failure!r}")
 
-    def _wrong_failure(self, call: Call, word: str, failure: Failure, now: float) -> str:
+    def _wrong_failure(
+        self, call: Call, word: str, failure: Failure, now: float, faults: tuple[Failure, ...]
+    ) -> str:
         """What is wrong with it, if anything is."""
         said = str(failure)
         if isinstance(failure, DeadlinePassed):
@@ -143,7 +146,9 @@ class Checked(Engine):
         if "the worker's answer did not arrive" in said:
             return "" if self.world.babble else "has an answer that did not arrive, and nobody babbled"
         if "nobody's fault" in said and word.split("-")[0] in ("quick", "slow", "nested"):
-            return "is given up for what is not its fault"
+            own = [fault for fault in faults if "nobody's fault" not in str(fault)]
+            is_excused = own or "past the deadline" in said or self.world.babble
+            return "" if is_excused else "is given up for what is not its fault"
         if isinstance(failure, Stalled) and "asked" in said:
             is_prompt = word.startswith("quick") and not self.resumed_at()
             return "has stalled, and is quick" if is_prompt else ""
@@ -198,7 +203,9 @@ def check_instant(engine: Checked, driver: LoopDriver) -> None:
     if any(call.deadline < now - _MOMENT for call in engine._open):
         raise Wrong("a call outlives its deadline, and nobody was told")
     when, stalled = engine._next_stall()
-    if stalled is not None and when < now - LOOK_SECONDS - _MOMENT:
+    if when >= now or stalled is not engine.stalled[0]:
+        engine.stalled = stalled, now
+    if now - engine.stalled[1] > LOOK_SECONDS + _MOMENT:
         raise Wrong(f"a request has stalled since {when:.3f}, and nobody has looked")
     queues = engine._ready, engine._stalled
     if any(flight.seats for queue in queues for flight in queue) or any(call.fresh for call in engine._calls):
@@ -207,7 +214,7 @@ def check_instant(engine: Checked, driver: LoopDriver) -> None:
         if not in_flight and engine.pace.wait(now, 0) == math.inf:
             raise Wrong("a sample waits for ever, since nothing is in the air")
         if in_flight >= engine.pace.window:
-            if engine._late and not engine._dying:
+            if engine._late and not engine._dying and engine.pace.wait(now, in_flight) == math.inf:
                 raise Wrong("a sample waits for the place of a request that nobody wants")
             _check_hanging(engine, now)
 

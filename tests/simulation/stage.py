@@ -86,7 +86,7 @@ class Stage(asyncio.SelectorEventLoop):
         self._clock_resolution = 1e-9
         self.threads: list[Thread] = []
         self.wrong: BaseException | None = None
-        self.resumed_at = 0.0
+        self.resumed_at = self.suspended = 0.0
         #: Whether a thread is interrupted here, between two lines of what several threads touch.
         self.interrupts: Callable[[], bool] | None = None
         self.set_exception_handler(self._note)
@@ -142,6 +142,7 @@ class Stage(asyncio.SelectorEventLoop):
     def suspend(self, seconds: float) -> None:
         """Nobody does anything for so long, as when a machine sleeps."""
         self._time.now += seconds
+        self.suspended += seconds
         self.resumed_at = self._time.now
 
     def sleep(self, seconds: float) -> None:
