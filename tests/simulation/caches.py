@@ -158,7 +158,7 @@ class _Connection:
     def execute(self, statement: str, *arguments: Any) -> Any:
         self._file.meet()
         if statement.startswith("BEGIN"):
-            self._file.stage.sleep(self._file.dice.choice([0.0, 0.01, 0.3]))
+            self._file.stage.sleep(self._file.dice.choice([0.0, 0.3, 2.0]))
             self._file.meet()
         return self._connection.execute(statement, *arguments)
 

@@ -13,6 +13,7 @@ from tests.simulation.caches import File
 from tests.simulation.ears import NOBODY_READS, watcher
 from tests.simulation.remote import ANSWERS_IN
 from tests.simulation.stage import Stage
+from tests.simulation.threads import Thread, is_in_thread
 from tests.simulation.world import World, Wrong, score_of
 
 Deed = Callable[[list[str]], Awaitable[None]]
@@ -34,6 +35,7 @@ class Callers:
     def deeds(self) -> list[Deed]:
         in_a_thread = [
             self._judge_them,
+            self._judge_again,
             self._cancel_later,
             self._cancel_at_once_and_ask_again,
             self._ask_now_and_then,
@@ -58,11 +60,14 @@ class Callers:
     @contextlib.contextmanager
     def within(self, seconds: float, what: str) -> Iterator[None]:
         """Whatever happens, `what` takes so long at most; while everything is suspended, no time passes for it."""
-        stage = self.stage
-        ends = stage.now() + seconds - stage.suspended
+        ends = self._time() + seconds
         yield
-        if (late := stage.now() - stage.suspended - ends) > _MOMENT:
+        if (late := self._time() - ends) > _MOMENT:
             raise Wrong(f"{what} lasts {late:.3f} s longer than it may")
+
+    def _time(self) -> float:
+        away = Thread.current().away if is_in_thread() else 0.0
+        return self.stage.now() - self.stage.suspended - away
 
     def in_time(self) -> contextlib.AbstractContextManager[None]:
         return self.within(self.deadline + self.grace, "a call")
@@ -71,6 +76,10 @@ class Callers:
         with self.in_time():
             verdicts = self.judge.judge(samples)
         self.check(samples, verdicts)
+
+    def _judge_again(self, samples: list[Sample]) -> None:
+        self._judge_them(samples)
+        self._judge_them(samples)
 
     def _watch(self, samples: list[Sample]) -> None:
         with self.in_time():

@@ -32,7 +32,7 @@ class Fate(NamedTuple):
     lag: float = 0.0
 
 
-KINDS = {"healthy": 8, "dies": 3, "stops": 3, "no process": 1, "cannot start": 1, "deaf": 2, "babbles": 1}
+KINDS = {"healthy": 8, "dies": 3, "stops": 3, "no process": 2, "cannot start": 2, "deaf": 2, "babbles": 1}
 
 
 def draw_fate(world: World) -> Fate:
@@ -200,10 +200,8 @@ class PlayedProcess(Process):
 
     def terminate(self) -> None:
         """One that is stopped follows when it goes on."""
-        if self.runs:
-            self.die()
-        else:
-            self.stage.call_later(self.fate.stopped_for, self.die)
+        ends_in = self.world.dice.choice([0.0, 0.05, 0.5])
+        self.stage.call_later(ends_in if self.runs else self.fate.stopped_for, self.die)
 
     def kill(self) -> None:
         self.die()

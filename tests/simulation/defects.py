@@ -20,7 +20,7 @@ from rewardcore.http.flight import Flight
 from rewardcore.http.outcomes import Outcomes
 from rewardcore.http.processes import SpawnedChild
 from rewardcore.http.retry import Blame
-from rewardcore.http.transports.worker_pool import WorkerPool, _Worker
+from rewardcore.http.transports.worker_pool import WorkerPool
 from rewardcore.judge import Judge
 from tests.simulation import put_back, threads
 
@@ -117,7 +117,6 @@ DEFECTS: dict[str, Callable[[], Any]] = {
     ),
     "a child that dies leaves its callers": lambda: _patched(_put(RemoteDriver, "lost", put_back.lose_a_child_only)),
     "a worker is lost at a cancel": lambda: _patched(_put(WorkerPool, "send", put_back.send_and_forget_who_died)),
-    "a worker's nonsense is waited out": lambda: _patched(_put(_Worker, "received", put_back.receive_whatever_comes)),
     # What is kept, and what is read.
     "a row is gone before its commit": lambda: _patched(
         _put(SqliteCache, "_write", put_back.write_what_is_no_longer_there)

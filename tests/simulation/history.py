@@ -46,7 +46,7 @@ class History(Callers):
         independent = self.mode != "remote" and dice.random() < 0.25
         self.rubric = Rubric(self.world, independent, self._second_opinion if is_here else None)
         self.finds = self.mode == "auto" or (self.mode == "remote" and dice.random() < 0.3)
-        self.patience, self.max_retries = dice.choice([None, None, 1.0]), dice.choice([5, 5, 2])
+        self.patience, self.max_retries = dice.choice([None, None, 1.0]), dice.choice([5, 2, 1])
         self.world.has_trouble = dice.random() < 0.8
         if dice.random() < 0.25:
             self.world.quota = draw_quota(dice)
@@ -59,9 +59,9 @@ class History(Callers):
         self.driver: Driver | None = None
         self.caches: list[Cache] = []
         self.here: list[tuple[Checked, LoopDriver, PlayedProcess | None]] = []
-        chance = dice.choice([0.0, 0.0, 0.01, 0.1])
+        chance = dice.choice([0.0, 0.0, 0.01, 0.1, 0.3])
         if chance:
-            stage.interrupts = lambda: dice.random() < chance
+            stage.interrupts = lambda: dice.choice([0.0, 0.0, 0.02, 0.3]) if dice.random() < chance else None
         self.ears = Ears(self.world, seed)
         self.world.note(
             f"{self.mode}, {limit} at once, {self.finds=}, deadline {self.deadline}, cache: {self.cache_kind}, "
@@ -189,7 +189,7 @@ class History(Callers):
             except RewardcoreError as error:
                 if not self.is_closed:
                     raise Wrong(f"an open judge raises {error!r}") from error
-            if self.dice.random() < 0.01:
+            if self.dice.random() < 0.03:
                 await self.stage.start_thread(self.close)
 
 

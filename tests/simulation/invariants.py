@@ -142,7 +142,8 @@ class Checked(Engine):
             is_late = self.ended_by[failure] < since - _MOMENT
             return "is ended by what an earlier call has met" if is_late else ""
         if isinstance(failure, WorkerDied) and "process" in said:
-            return "" if self.world.losses > 1 else "fails though no two processes have died"
+            is_final = self.world.losses > 1 or len(faults) > self.blame._max_retries
+            return "" if is_final else "fails though no two processes have died"
         if "the worker's answer did not arrive" in said:
             return "" if self.world.babble else "has an answer that did not arrive, and nobody babbled"
         if "nobody's fault" in said and word.split("-")[0] in ("quick", "slow", "nested"):

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import pickle
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -226,10 +224,3 @@ async def send_and_forget_who_died(self: WorkerPool, body: bytes) -> Answer:
             await asyncio.shield(worker.child.end())
         else:
             self._idle.append(worker)
-
-
-def receive_whatever_comes(self: Any, message: bytes) -> None:
-    with contextlib.suppress(Exception):
-        answer = pickle.loads(message)
-        if self._answer is not None and isinstance(answer, Answer):
-            self._answer.set_result(answer)

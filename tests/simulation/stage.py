@@ -87,8 +87,8 @@ class Stage(asyncio.SelectorEventLoop):
         self.threads: list[Thread] = []
         self.wrong: BaseException | None = None
         self.resumed_at = self.suspended = 0.0
-        #: Whether a thread is interrupted here, between two lines of what several threads touch.
-        self.interrupts: Callable[[], bool] | None = None
+        #: For how many seconds a thread is interrupted between two lines of what several threads touch, if it is.
+        self.interrupts: Callable[[], float | None] | None = None
         self.set_exception_handler(self._note)
 
     def _note(self, _: object, context: dict[str, Any]) -> None:

@@ -47,6 +47,7 @@ class Thread:
         self._turn, self._back = threading.Semaphore(0), threading.Semaphore(0)
         self._outcome: tuple[Any, BaseException | None] | None = None
         self._is_dismissed = False
+        self.away = 0.0  # seconds for which it was interrupted
         self._thread: threading.Thread | None = None
         stage.threads.append(self)
         self.wake()
@@ -118,9 +119,11 @@ class Thread:
 
     def _at_line(self, _: FrameType, event: str, __: object) -> Any:
         interrupts = self._stage.interrupts
-        if event == "line" and interrupts is not None and interrupts() and not self._is_dismissed:
-            self.wake()
-            self.pause()
+        if event == "line" and interrupts is not None and not self._is_dismissed:
+            if (seconds := interrupts()) is not None:
+                self.away += seconds
+                self._stage.call_later(seconds, self._resume, context=self.context)
+                self.pause()
         return self._at_line
 
 

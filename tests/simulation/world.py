@@ -49,7 +49,7 @@ TEMPERS = {
     "moody": 6,
     "rejected": 1,
     "defective": 1,
-    "denied": 0.2,
+    "denied": 0.5,
     "filtered": 1,
     "unwritten": 1,
     "unread": 1,
