@@ -6,7 +6,6 @@ Safety: nothing wrong is ever told or sent. Liveness: whoever can get on does, a
 from __future__ import annotations
 
 import math
-from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
@@ -36,7 +35,7 @@ class Checked(Engine):
         self.opened: dict[Call | Run, float] = {}
         self.tellings: dict[str, list[tuple[Run | None, int]]] = {}
         self.ended_by: dict[Failure, float] = {}  # what has ended calls rightly, and when
-        self.stalls: Counter[bytes] = Counter()  # those that were a request's own
+        self.stalls: dict[Flight, int] = {}  # of each request, those that were its own
         self.stalled: tuple[Flight | None, float] = None, 0.0  # what was seen to be stalled, and since when
         self.failures = 0
 
@@ -95,18 +94,16 @@ class Checked(Engine):
 
     def _ask_again(self, flight: Flight, now: float) -> Any:
         key, is_own = flight.request.key, self._outcomes._answered_at > flight.sent_at
-        self.stalls[key] += is_own
-        if self.stalls[key] > self.blame._max_retries + 1:
+        stalls = self.stalls.pop(flight, 0) + is_own
+        if stalls > self.blame._max_retries + 1:
             raise Wrong("a request stalls by itself, and is asked again for ever")
         step = super()._ask_again(flight, now)
         again = self._flights.get(key)
+        if again is not None:
+            self.stalls[again] = stalls
         if again is not None and again is not flight and len(again.faults) < len(flight.faults):
             raise Wrong("a request that has stalled loses its faults")
         return step
-
-    def _land(self, flight: Flight, answer: Answer) -> None:
-        self.stalls.pop(flight.request.key, None)
-        super()._land(flight, answer)
 
     def _tell(
         self, call: Call, index: int, answer: Answer, flight: Flight | None = None, *, cached: bool = False
@@ -148,10 +145,10 @@ class Checked(Engine):
             return "" if self.world.babble else "has an answer that did not arrive, and nobody babbled"
         if "nobody's fault" in said and word.split("-")[0] in ("quick", "slow", "nested"):
             own = [fault for fault in faults if "nobody's fault" not in str(fault)]
-            is_excused = own or "past the deadline" in said or self.world.babble
+            is_excused = own or "past the deadline" in said or self.world.babble or self.blame._max_retries < 5
             return "" if is_excused else "is given up for what is not its fault"
         if isinstance(failure, Stalled) and "asked" in said:
-            is_prompt = word.startswith("quick") and not self.resumed_at()
+            is_prompt = word.startswith("quick") and not self.resumed_at() and not self.world.children
             return "has stalled, and is quick" if is_prompt else ""
         if isinstance(failure, (Denied, WrongPath)) and not word.startswith("filtered"):
             return "is denied, and nobody denied it"
