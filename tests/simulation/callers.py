@@ -29,7 +29,7 @@ class Callers:
         self.stage, self.world, self.dice = stage, world, world.dice
         self.deadline = deadline
         self.grace, self.closes_in = 0.0, 1.0
-        self.is_closed = False
+        self.is_closed, self.closed_at = False, -2.0
         self.file: File | None = None
 
     def deeds(self) -> list[Deed]:
@@ -185,7 +185,8 @@ class Callers:
 
     def close(self) -> None:
         self.world.note("close")
-        self.is_closed = True
+        if not self.is_closed:
+            self.is_closed, self.closed_at = True, self.stage.now()
         with self.within(self.closes_in, "close()"):
             self.judge.close()
         if any(not process.is_dead for process in self.world.processes):

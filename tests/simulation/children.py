@@ -70,6 +70,9 @@ class PlayedChild(SpawnedChild):
         if not self.reason:
             self.world.note(f"child {self.number} is lost: {reason}")
             self.world.losses += 1
+            if self.world.at_loss is not None and isinstance(self._process, PlayedProcess):
+                self.world.stage.call_later(self.world.dice.choice([0.0, 0.0, 0.1]), self.world.at_loss)
+                self.world.at_loss = None
         super().give_up(reason)
 
 
@@ -200,7 +203,7 @@ class PlayedProcess(Process):
 
     def terminate(self) -> None:
         """One that is stopped follows when it goes on."""
-        ends_in = self.world.dice.choice([0.0, 0.05, 0.5])
+        ends_in = 2.0 if self.fate.kind == "deaf" else self.world.dice.choice([0.0, 0.05, 0.5])
         self.stage.call_later(ends_in if self.runs else self.fate.stopped_for, self.die)
 
     def kill(self) -> None:

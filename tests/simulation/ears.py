@@ -5,14 +5,16 @@ from __future__ import annotations
 import contextlib
 import logging
 import random
+import re
 from collections.abc import Iterator
 from typing import Any
 
-from rewardcore.notices import log
+from rewardcore.notices import Losses, Tally, log
 from rewardcore.progress import Progress
 from tests.simulation.stage import PROCESS
 from tests.simulation.world import World, Wrong
 
+_NOT_JUDGED = re.compile(r"(\d+) of \d+ not judged")
 #: What the history's own callers raise when they are told.
 NOBODY_READS = "nobody reads"
 
@@ -25,6 +27,7 @@ class Ears(logging.Handler):
         self._world = world
         self._dice = random.Random(seed)
         self._raises = self._dice.random() < 0.4
+        self._lost = self._told = 0
 
     def emit(self, record: logging.LogRecord) -> None:
         process: Any = PROCESS.get()
@@ -33,11 +36,27 @@ class Ears(logging.Handler):
             return
         line = record.getMessage()
         self._world.note(f"log: {line}")
+        if found := _NOT_JUDGED.match(line):
+            self._told += int(found[1])
         is_defect = "an error inside rewardcore" in line or "a call did not reach" in line
         if is_defect and NOBODY_READS not in line:
             raise Wrong(line)
         if self._raises and self._dice.random() < 0.5:
             raise self._dice.choice([OSError("the log's disk is full"), SystemExit("the log exits")])
+
+    def count(self, losses: Losses) -> None:
+        """What calls of a judge lose; all of it is to be told."""
+        ended = losses.ended
+
+        def counted(tally: Tally, samples: int) -> None:
+            self._lost += tally.kinds.total()
+            ended(tally, samples)
+
+        losses.ended = counted  # type: ignore[method-assign]
+
+    def check_told(self) -> None:
+        if self._told != self._lost:
+            raise Wrong(f"{self._lost} samples were not judged, and {self._told} are told")
 
     @contextlib.contextmanager
     def listening(self) -> Iterator[None]:

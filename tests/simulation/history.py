@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import random
 from typing import Any
 
-from rewardcore import AsyncioJudge, Judge, RewardcoreError, Sample, Unparsed
+from rewardcore import AsyncioJudge, Judge, RewardcoreError, Sample, Unparsed, Verdict
 from rewardcore.calls import Driver, open_drivers
 from rewardcore.http.cache import Cache, GuardedCache
 from rewardcore.http.drivers.loop import LoopDriver
@@ -47,6 +48,8 @@ class History(Callers):
         self.rubric = Rubric(self.world, independent, self._second_opinion if is_here else None)
         self.finds = self.mode == "auto" or (self.mode == "remote" and dice.random() < 0.3)
         self.patience, self.max_retries = dice.choice([None, None, 1.0]), dice.choice([5, 2, 1])
+        if dice.random() < 0.3:
+            self.world.at_loss = lambda: stage.start_thread(self.close)
         self.world.has_trouble = dice.random() < 0.8
         if dice.random() < 0.25:
             self.world.quota = draw_quota(dice)
@@ -57,6 +60,7 @@ class History(Callers):
             self.file = File(dice, stage)
             self.closes_in += 70.0  # where another process keeps it locked
         self.driver: Driver | None = None
+        self.ended_at = -1.0
         self.caches: list[Cache] = []
         self.here: list[tuple[Checked, LoopDriver, PlayedProcess | None]] = []
         chance = dice.choice([0.0, 0.0, 0.01, 0.1, 0.3])
@@ -90,6 +94,8 @@ class History(Callers):
                 for cache in self.caches:
                     if isinstance(cache, FileCache):
                         cache.let_go()
+        if self.closed_at == self.ended_at:
+            self.ears.check_told()
         for wrong in Wrong.seen:
             raise wrong
         for engine, _, process in self.here:
@@ -117,6 +123,8 @@ class History(Callers):
         self.driver = driver
         kind, sizes = (Judge, (1, 1)) if self.mode == "sync" else (AsyncioJudge, (4, 4))
         self.judge = kind("simulated", lambda: driver, self.deadline, *sizes)
+        for judge in (self.judge, self.inner):
+            self.ears.count(judge._losses)
 
     def _drive(self) -> LoopDriver:
         """Here, or in the process that runs this."""
@@ -171,6 +179,7 @@ class History(Callers):
         await self.stage.start_thread(self._open)
         actors = [self._actor(number) for number in range(self.dice.randint(2, 6))]
         await asyncio.gather(*actors)
+        self.ended_at = self.stage.now()
         closers = [self.stage.start_thread(self.close) for _ in range(self.dice.choice([1, 1, 2]))]
         await asyncio.gather(*closers)
         await self.stage.start_thread(self.inner.close)
@@ -202,3 +211,32 @@ def play(seed: int) -> str:
         error.add_note("\n".join([*history.world.history[-80:], f"seed {seed}: {error}"]))
         raise
     return "\n".join(history.world.history)
+
+
+def one_batch(seed: int, *, tells: bool) -> tuple[float, int]:
+    """Quick samples at an endpoint with a quota and no other temper: the seconds it takes, and how many are lost."""
+    stage, dice = Stage(), random.Random(seed)
+    world = World(seed, stage, dice.choice([4, 12]))
+    world.cap, world.outages, world.quota, world.tells_quota = 10**6, [], draw_quota(dice), tells
+    rubric, finds = Rubric(world, True, None), dice.random() < 0.5
+    count, told = dice.choice([30, 100, 200]), list[Verdict]()
+    engine = Checked(
+        RequestBuilder(ENDPOINT, rubric),
+        rubric,
+        None,
+        Pace(world.air.limit, finds=finds, uniform=world.dice.random),
+        uniform=world.dice.random,
+    )
+    engine.world, engine.wire, engine.resumed_at = world, world.air, lambda: 0.0
+    driver = LoopDriver(stage, engine, lambda: Transport(world.air), lambda _: None, stage)  # type: ignore[arg-type]
+    judge = AsyncioJudge("quota", lambda: driver, 600.0, chunk_size=4)
+
+    async def play_it() -> None:
+        told.extend(await judge.ajudge(Sample("p", f"quick-{number % 6}") for number in range(count)))
+        took.append(stage.now())
+        await stage.start_thread(judge.close)
+
+    took: list[float] = []
+    with Ears(world, seed).listening():
+        stage.play(play_it(), lambda: None)
+    return took[0], sum(verdict.status != "ok" for verdict in told)

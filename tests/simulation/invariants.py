@@ -145,7 +145,8 @@ class Checked(Engine):
             return "" if self.world.babble else "has an answer that did not arrive, and nobody babbled"
         if "nobody's fault" in said and word.split("-")[0] in ("quick", "slow", "nested"):
             own = [fault for fault in faults if "nobody's fault" not in str(fault)]
-            is_excused = own or "past the deadline" in said or self.world.babble or self.blame._max_retries < 5
+            is_last = sum(len(other.waiting) for other in self._open) == 1  # nobody can tell an outage from a fault
+            is_excused = is_last or own or "past the deadline" in said or self.world.babble or self.blame._max_retries < 5
             return "" if is_excused else "is given up for what is not its fault"
         if isinstance(failure, Stalled) and "asked" in said:
             is_prompt = word.startswith("quick") and not self.resumed_at() and not self.world.children

@@ -79,3 +79,20 @@ def _headers(limit: int, left: int, reset: float) -> Mapping[str, str] | dict[st
     names = ("limit", "remaining", "reset")
     told = (str(limit), str(left), f"{max(0.001, reset):.3f}s")
     return {f"x-ratelimit-{name}-requests": value for name, value in zip(names, told, strict=True)}
+
+
+def seconds_of(seed: int, *, tells: bool) -> tuple[float, int]:
+    """How long one batch takes at an endpoint with a quota, and how many of it are lost."""
+    from tests.simulation.history import one_batch  # which plays what is drawn here
+
+    return one_batch(seed, tells=tells)
+
+
+def costs(seed: int) -> str:
+    """What being told of a quota costs, if it costs more than it may; nothing may be lost by it."""
+    (told, lost), (untold, _) = seconds_of(seed, tells=True), seconds_of(seed, tells=False)
+    if lost:
+        return f"seed {seed}: {lost} samples are lost where the quota is told"
+    if told > TIMES * untold + SECONDS:
+        return f"seed {seed}: {told:.1f} s where the quota is told, {untold:.1f} s where it is not"
+    return ""

@@ -86,6 +86,7 @@ class World:
         self.has_trouble = True  # with its child processes
         self.children: list[PlayedChild] = []
         self.processes: list[PlayedProcess] = []
+        self.at_loss: Callable[[], object] | None = None  # what a caller does when it hears of the first
         self.losses = self.babble = 0  # of child processes, and what they said that was nonsense
         # Now and then the endpoint is down for all, bears fewer at once than it is asked for, or has a quota.
         self.cap = self.dice.choice([1, 2, 4, 100, 100, 100])
