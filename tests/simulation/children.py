@@ -7,6 +7,7 @@ or one that says what nobody understands. One that is dead never runs again; wha
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import pickle
 import signal
 from collections import deque
@@ -119,10 +120,8 @@ class PlayedProcess(Process):
             self.die()
             return
         self.say(_READY)
-        try:
+        with contextlib.suppress(EOFError, OSError):
             work()
-        except (EOFError, OSError):
-            pass
         self.has_finished = True
         self.die()
 
@@ -262,7 +261,7 @@ class Blocking:
     def send(self, body: bytes) -> Any:
         process, air = self._process, self._process.world.air
         process.at_death[:] = [lambda: air.leave(body)]
-        word, seconds, answer = air.arrive(body)
+        _, seconds, answer = air.arrive(body)
         try:
             process.sleep(seconds)
             if process.fate.kind == "deaf":  # where no signal is heeded, as within some rubrics

@@ -125,9 +125,7 @@ class Checked(Engine):
         elif wrong := self._wrong_failure(call, word, failure, now, () if flight is None else flight.faults):
             raise Wrong(f"{word} {wrong}: {failure!r}")
 
-    def _wrong_failure(
-        self, call: Call, word: str, failure: Failure, now: float, faults: tuple[Failure, ...]
-    ) -> str:
+    def _wrong_failure(self, call: Call, word: str, failure: Failure, now: float, faults: tuple[Failure, ...]) -> str:
         """What is wrong with it, if anything is."""
         said = str(failure)
         if isinstance(failure, DeadlinePassed):
@@ -146,7 +144,9 @@ class Checked(Engine):
         if "nobody's fault" in said and word.split("-")[0] in ("quick", "slow", "nested"):
             own = [fault for fault in faults if "nobody's fault" not in str(fault)]
             is_last = sum(len(other.waiting) for other in self._open) == 1  # nobody can tell an outage from a fault
-            is_excused = is_last or own or "past the deadline" in said or self.world.babble or self.blame._max_retries < 5
+            is_excused = (
+                is_last or own or "past the deadline" in said or self.world.babble or self.blame._max_retries < 5
+            )
             return "" if is_excused else "is given up for what is not its fault"
         if isinstance(failure, Stalled) and "asked" in said:
             is_prompt = word.startswith("quick") and not self.resumed_at() and not self.world.children
@@ -223,9 +223,9 @@ def _check_hanging(engine: Checked, now: float) -> None:
     air = list(engine._air)
     if air and len(air) == engine.stats.in_flight:
         latest, deadline = max(flight.sent_at for flight in air), air[0].deadline
-        if now - latest > max(_STEPS_ASIDE, 0.5 * (deadline - latest)) + LOOK_SECONDS + _MOMENT and now < deadline:
-            if math.isinf(engine.patience.seconds(0, 0)):
-                raise Wrong("samples wait behind requests that hang")
+        seconds = max(_STEPS_ASIDE, 0.5 * (deadline - latest)) + LOOK_SECONDS + _MOMENT
+        if latest + seconds < now < deadline and math.isinf(engine.patience.seconds(0, 0)):
+            raise Wrong("samples wait behind requests that hang")
 
 
 def check_end(engine: Checked) -> None:

@@ -119,11 +119,12 @@ class Thread:
 
     def _at_line(self, _: FrameType, event: str, __: object) -> Any:
         interrupts = self._stage.interrupts
-        if event == "line" and interrupts is not None and not self._is_dismissed:
-            if (seconds := interrupts()) is not None:
-                self.away += seconds
-                self._stage.call_later(seconds, self._resume, context=self.context)
-                self.pause()
+        if event != "line" or interrupts is None or self._is_dismissed:
+            return self._at_line
+        if (seconds := interrupts()) is not None:
+            self.away += seconds
+            self._stage.call_later(seconds, self._resume, context=self.context)
+            self.pause()
         return self._at_line
 
 
