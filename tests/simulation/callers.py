@@ -21,7 +21,7 @@ _MOMENT = 1e-6
 
 
 class Callers:
-    """`judge` is theirs; `deadline` and `grace` say when each of its calls must have ended, `closes_in` when it must."""
+    """`judge` is theirs; `deadline` and `grace` say when each of its calls must have ended, `closes_in` when it."""
 
     judge: Judge
 

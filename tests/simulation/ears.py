@@ -15,6 +15,7 @@ from tests.simulation.stage import PROCESS
 from tests.simulation.world import World, Wrong
 
 _NOT_JUDGED = re.compile(r"(\d+) of \d+ not judged")
+_PATH = re.compile(r"/\S*judge\.sqlite")  # which is another one each time
 #: What the history's own callers raise when they are told.
 NOBODY_READS = "nobody reads"
 
@@ -35,7 +36,7 @@ class Ears(logging.Handler):
             process.ears.emit(record)
             return
         line = record.getMessage()
-        self._world.note(f"log: {line}")
+        self._world.note(f"log: {_PATH.sub('judge.sqlite', line)}")
         if found := _NOT_JUDGED.match(line):
             self._told += int(found[1])
         is_defect = "an error inside rewardcore" in line or "a call did not reach" in line
