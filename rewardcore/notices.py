@@ -44,10 +44,10 @@ class _ToStderr(logging.Handler):
 log.addHandler(_ToStderr())
 
 
-def say(level: int, message: str, *arguments: object) -> None:
+def say(level: int, message: str, *arguments: object, exc_info: BaseException | None = None) -> None:
     """A line of the log. A handler that raises, even to exit, and a stderr that is gone are passed over."""
     try:
-        log.log(level, message, *arguments)
+        log.log(level, message, *arguments, exc_info=exc_info)
     except BaseException as error:
         if is_ctrl_c(error):
             raise

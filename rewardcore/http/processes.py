@@ -12,6 +12,7 @@ import ast
 import asyncio
 import contextlib
 import linecache
+import logging
 import multiprocessing
 import os
 import pickle
@@ -28,7 +29,7 @@ from types import FrameType
 from typing import Any, Protocol
 
 from ..failures import ConfigurationError
-from ..notices import log
+from ..notices import say
 
 #: How long a child has to follow SIGTERM; SIGKILL comes then, which ends one that is stopped too.
 _PATIENCE_SECONDS = 1.0
@@ -247,8 +248,7 @@ class SpawnedChild(asyncio.Protocol):
         except Exception as error:
             reason = f"the process that judges sent what could not be read: {type(error).__name__}: {error}"
             self.give_up(reason)
-            with contextlib.suppress(Exception):  # a handler's own
-                log.error("%s", reason, exc_info=error)
+            say(logging.ERROR, "%s", reason, exc_info=error)
 
     def _read(self) -> None:
         while len(self._received) >= _HEAD.size and not self.reason:

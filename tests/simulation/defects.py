@@ -1,65 +1,36 @@
-"""Defects that were there once, put back one at a time: a simulation that does not find them proves nothing."""
+"""Defects that were there once, or must never come, put back one at a time: one that is not found proves nothing."""
 
 from __future__ import annotations
 
-import asyncio
+import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 from unittest.mock import patch
 
-from rewardcore import calls, judge
-from rewardcore.calls import Call
-from rewardcore.failures import DeadlinePassed
-from rewardcore.http.cache import GuardedCache
+from rewardcore import calls, judge, notices
+from rewardcore.calls import Batch, Call, Driver
+from rewardcore.http import cache, engine, outcomes, processes, reading
+from rewardcore.http.cache import GuardedCache, SqliteCache
+from rewardcore.http.drivers import loop, remote
 from rewardcore.http.drivers.loop import LoopDriver
-from rewardcore.http.engine import Engine, Flight, GiveUp
-from rewardcore.http.request import Request
+from rewardcore.http.drivers.remote import RemoteDriver
+from rewardcore.http.engine import Engine
+from rewardcore.http.flight import Flight
+from rewardcore.http.outcomes import Outcomes
+from rewardcore.http.processes import SpawnedChild
 from rewardcore.http.retry import Blame
-from rewardcore.reply import Answer
-from tests.simulation import stage
+from rewardcore.http.transports.worker_pool import WorkerPool
+from rewardcore.judge import Judge
+from tests.simulation import put_back, threads
 
-
-def _give_up_without_forgetting(self: Engine, flight: Flight) -> GiveUp:
-    self._late.pop(flight, None)
-    flight.given_up = True
-    self._dying += 1
-    return GiveUp(flight)
-
-
-def _gone_with_its_passengers(self: Engine, flight: Flight) -> None:
-    self._landed(flight)
-    self._land(flight, Answer(failure=DeadlinePassed("no answer came, long after the deadline")))
-
-
-def _left_before_it_began(self: LoopDriver, task: asyncio.Task[None]) -> None:
-    self._workers.pop(task)
-
-
-def _make_room_only_for_a_new_call(take: Callable[..., Any]) -> Callable[..., Any]:
-    def taken(self: Engine, now: float) -> Any:
-        late, self._late = self._late, {}
-        try:
-            return take(self, now)
-        finally:
-            self._late = late | self._late
-
-    return taken
-
-
-def _raise_it(_: object, method: str, error: BaseException) -> None:
-    raise error
-
-
-def _number_draws_by_call(self: Engine, call: Call, request: Request) -> Request:
-    number = call.run.draws[request.key]
-    call.run.draws[request.key] += 1
-    return self.builder.repeated(request, number)
+_put = patch.object
+_SAYERS = notices, judge, cache, engine, outcomes, processes, remote
 
 
 @contextmanager
 def _patched(*patches: Any) -> Iterator[None]:
-    patches = (*patches, patch.object(stage, "PATIENCE", 1.0))
+    patches = (*patches, _put(threads, "PATIENCE", 1.0))
     for one in patches:
         one.start()
     try:
@@ -69,34 +40,86 @@ def _patched(*patches: Any) -> Iterator[None]:
             one.stop()
 
 
-def _nothing() -> None:
+def _nothing(*_: object) -> None:
     pass
+
+
+def _raised(_: object, method: str, error: BaseException) -> None:
+    raise error
 
 
 #: What each was, and how to put it back.
 DEFECTS: dict[str, Callable[[], Any]] = {
     "asking again takes a seat on a dying request": lambda: _patched(
-        patch.object(Engine, "_give_up", _give_up_without_forgetting),
-        patch.object(Engine, "gone", _gone_with_its_passengers),
+        _put(Engine, "_give_up", put_back.give_up_without_forgetting),
+        _put(Engine, "gone", put_back.gone_with_its_passengers),
     ),
     "a request given up before its first step keeps its permit": lambda: _patched(
-        patch.object(LoopDriver, "_left", _left_before_it_began)
+        _put(LoopDriver, "_left", put_back.left_before_it_began)
     ),
     "late requests starve a call that waits already": lambda: _patched(
-        patch.object(Engine, "take", _make_room_only_for_a_new_call(Engine.take))
+        _put(Engine, "take", put_back.make_room_only_for_a_new_call(Engine.take))
     ),
     "what a cache raises escapes to the loop": lambda: _patched(
-        patch.object(GuardedCache, "_step_aside", _raise_it),
-        patch.object(Engine, "_lost", lambda _, error: _raise_it(_, "", error)),
+        _put(GuardedCache, "_step_aside", _raised), _put(Engine, "_lost", put_back.raise_it)
     ),
     "a rubric that asks another judge stops the loop": lambda: _patched(
-        patch.object(calls, "check_may_wait", _nothing), patch.object(judge, "check_may_wait", _nothing)
+        _put(calls, "check_may_wait", _nothing), _put(judge, "check_may_wait", _nothing)
     ),
     "an outage is taken for the sample's fault": lambda: _patched(
-        patch.object(Blame, "falls_on", lambda *_: True),
-        patch.object(Blame, "is_final", lambda _, faults: len(faults) > 2),
+        _put(Blame, "falls_on", lambda *_: True), _put(Blame, "is_final", lambda _, faults: len(faults) > 2)
     ),
     "independent draws are shared between calls": lambda: _patched(
-        patch.object(Engine, "_draw", _number_draws_by_call)
+        _put(Engine, "_draw", put_back.number_draws_by_call)
     ),
+    # What is told happens beside a call, and a last line of defence stands behind it.
+    "a log that raises keeps a verdict from its caller": lambda: _patched(
+        *(_put(module, "say", put_back.say_it) for module in _SAYERS),
+        _put(Batch, "_finish", put_back.finish_when_all_are_told),
+    ),
+    "a caller that cannot be told keeps a verdict from another": lambda: _patched(
+        _put(Call, "settle", put_back.settle_as_long_as_nobody_raises)
+    ),
+    "two threads count in one tally of losses": lambda: _patched(_put(judge, "Losses", put_back.SharedLosses)),
+    "what nobody expected leaves its call open": lambda: _patched(
+        _put(cache, "is_reply", lambda _: True),
+        _put(Engine, "take", Engine._take),
+        _put(Engine, "_lost", put_back.raise_it),
+    ),
+    "a cache that raises costs its sample the verdict": lambda: _patched(_put(GuardedCache, "_step_aside", _raised)),
+    "nonsense out of a cache is taken for a reply": lambda: _patched(_put(cache, "is_reply", lambda _: True)),
+    # Requests that stall, and what ends a run.
+    "nobody sees a stall while the window is full": lambda: _patched(_put(loop, "LOOK_SECONDS", math.inf)),
+    "a stall is no retry": lambda: _patched(_put(Outcomes, "is_last_stall", lambda *_: False)),
+    "one that hangs keeps the only place": lambda: _patched(
+        _put(Engine, "_next_stall", put_back.step_aside_for_nobody)
+    ),
+    "a stalled request loses its faults": lambda: _patched(
+        _put(Flight, "again", put_back.again_without_faults(Flight.again))
+    ),
+    "an open breaker ends later calls too": lambda: _patched(
+        _put(Engine, "open", put_back.open_into_what_is_broken(Engine.open))
+    ),
+    "one sample's 403 ends the run": lambda: _patched(
+        _put(Outcomes, "ends_all", lambda _, failure: failure.opens_breaker or failure.opens_breaker_at_first)
+    ),
+    "an abandoned call keeps its unsent samples": lambda: _patched(
+        _put(Engine, "_ended", put_back.end_and_keep_what_is_unsent)
+    ),
+    "a stream's wake-up is lost": lambda: _patched(_put(Judge, "stream", put_back.interrupted_stream)),
+    "whoever closes second comes back too early": lambda: _patched(_put(Driver, "end", put_back.end_for_the_first)),
+    # Other processes.
+    "the parent leaves the deadline to its child": lambda: _patched(_put(RemoteDriver, "_due", _nothing)),
+    "stats wait for a child that is stopped": lambda: _patched(_put(remote, "_ASKING_SECONDS", 5.0)),
+    "close waits for a child that is stopped": lambda: _patched(_put(processes, "_SILENT_BEATS", 1000)),
+    "a child that cannot start leaves its callers": lambda: _patched(
+        _put(SpawnedChild, "give_up", put_back.give_up_silently_while_it_starts(SpawnedChild.give_up))
+    ),
+    "a child that dies leaves its callers": lambda: _patched(_put(RemoteDriver, "lost", put_back.lose_a_child_only)),
+    "a worker is lost at a cancel": lambda: _patched(_put(WorkerPool, "send", put_back.send_and_forget_who_died)),
+    # What is kept, and what is read.
+    "a row is gone before its commit": lambda: _patched(
+        _put(SqliteCache, "_write", put_back.write_what_is_no_longer_there)
+    ),
+    "a rate is read wrongly from a quota": lambda: _patched(_put(reading, "_quota", put_back.rate_of_a_tenth)),
 }

@@ -1,79 +1,171 @@
-"""One seed, one history: callers of every kind, the real judge, engine and driver, and a world that resists."""
+"""One seed, one history: callers of every kind, the real judge, driver and engine, and a world that resists."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Callable
-from concurrent.futures import CancelledError
+import random
+from typing import Any
 
-from rewardcore import AsyncioJudge, Endpoint, Judge, RewardcoreError, Sample, Unparsed, Verdict
-from rewardcore.calls import open_drivers
-from rewardcore.http.cache import GuardedCache
+from rewardcore import AsyncioJudge, Judge, RewardcoreError, Sample, Unparsed, Verdict
+from rewardcore.calls import Driver, open_drivers
+from rewardcore.http.cache import Cache, GuardedCache
 from rewardcore.http.drivers.loop import LoopDriver
+from rewardcore.http.drivers.remote import RemoteDriver
 from rewardcore.http.drivers.sync import SyncDriver
 from rewardcore.http.pace import Pace
+from rewardcore.http.patience import Patience
 from rewardcore.http.request import RequestBuilder
+from rewardcore.http.retry import Blame
 from rewardcore.judge import _judges
+from tests.simulation.caches import CallersCache, ChildsCache, File, FileCache
+from tests.simulation.callers import Callers
+from tests.simulation.children import PlayedProcess
+from tests.simulation.ears import Ears
 from tests.simulation.invariants import Checked, check_end, check_instant
-from tests.simulation.stage import Stage
-from tests.simulation.world import Cache, Rubric, Transport, World, Wrong, score_of
+from tests.simulation.quota import draw_quota
+from tests.simulation.remote import GRACE, check_remote, check_remote_end, open_pool, open_remote, played
+from tests.simulation.stage import PROCESS, Stage
+from tests.simulation.world import ENDPOINT, Air, Rubric, Transport, World, Wrong, score_of
 
-ENDPOINT = Endpoint("http://judge.test/v1", "judge", api_key_env=None)
+#: How requests are driven, and how often that is drawn.
+MODES = {"loop": 6, "auto": 3, "sync": 3, "remote": 5, "pool": 4}
 
 
-class History:
+class History(Callers):
     """Drawn and played by `play`; afterwards `world.history` tells what happened."""
 
     def __init__(self, seed: int) -> None:
-        self.stage = Stage()
-        dice = World(seed, self.stage, 0).dice
-        is_sync = dice.random() < 0.2
-        limit = 1 if is_sync else dice.choice([1, 2, 2, 3, 6])
-        self.world = World(seed + 1_000_000, self.stage, limit)
-        self.dice = self.world.dice
-        self.deadline = self.dice.choice([1.0, 8.0, 60.0])
-        if self.dice.random() < 0.7:
-            self.world.cache = Cache(self.world)
-        rubric = Rubric(self.world, self.dice.random() < 0.25, self._second_opinion)
-        self.engine = self._engine(self.world, rubric, limit)
-        self.judge = self._judge(self.engine, is_sync)
-        inner = World(seed + 2_000_000, self.stage, 2)
-        self.inner = self._judge(self._engine(inner, Rubric(inner, False, None), 2))
-        self.driver: LoopDriver = self.judge._driver  # type: ignore[assignment]
-        name = type(self.driver).__name__
-        self.world.note(f"{name}, {limit} at once, deadline {self.deadline}, {rubric.independent=}")
-        self.is_closed = False
+        stage = Stage()
+        dice = World(seed, stage, 0).dice
+        (self.mode,) = dice.choices(list(MODES), list(MODES.values()))
+        limit = {"auto": 12, "sync": 1}.get(self.mode) or dice.choice([1, 2, 2, 3, 6])
+        super().__init__(stage, World(seed + 1_000_000, stage, limit), dice.choice([1.0, 8.0, 60.0]))
+        dice = self.dice
+        self.inner_world = World(seed + 2_000_000, stage, 2)
+        is_here = self.mode not in ("remote", "pool")
+        independent = self.mode != "remote" and dice.random() < 0.25
+        self.rubric = Rubric(self.world, independent, self._second_opinion if is_here else None)
+        self.finds = self.mode == "auto" or (self.mode == "remote" and dice.random() < 0.3)
+        self.patience, self.max_retries = dice.choice([None, None, 1.0]), dice.choice([5, 2, 1])
+        if dice.random() < 0.3:
+            self.world.at_loss = lambda: stage.start_thread(self.close)
+        self.world.has_trouble = dice.random() < 0.8
+        if dice.random() < 0.25:
+            self.world.quota = draw_quota(dice)
+        self.cache_kind = dice.choice(["none", "memory", "memory", "file"])
+        self.grace = GRACE if self.mode == "remote" else 0.0
+        self.closes_in = {"remote": 5.0, "pool": 16.0}.get(self.mode, 1.0)
+        if self.cache_kind == "file":
+            self.file = File(dice, stage)
+            self.closes_in += 70.0  # where another process keeps it locked
+        self.driver: Driver | None = None
+        self.ended_at = -1.0
+        self.caches: list[Cache] = []
+        self.here: list[tuple[Checked, LoopDriver, PlayedProcess | None]] = []
+        chance = dice.choice([0.0, 0.0, 0.01, 0.1, 0.3])
+        if chance:
+            stage.interrupts = lambda: dice.choice([0.0, 0.0, 0.02, 0.3]) if dice.random() < chance else None
+        self.ears = Ears(self.world, seed)
+        self.world.note(
+            f"{self.mode}, {limit} at once, {self.finds=}, deadline {self.deadline}, cache: {self.cache_kind}, "
+            f"{independent=}, {self.world.quota}, patience {self.patience}"
+        )
 
     def play(self) -> None:
         """Raises Wrong, or Deadlock, at the first broken promise."""
         Wrong.seen.clear()
-        try:
-            self.stage.play(self._everybody(), lambda: check_instant(self.engine, self.driver))
-        except BaseException as error:
-            raise (Wrong.seen or [error])[0] from None
-        finally:
-            for judge in (self.judge, self.inner):
-                _judges.discard(judge)  # if it went wrong, nobody closes them any more
-                open_drivers.discard(judge._driver)
+        with contextlib.ExitStack() as around:
+            around.enter_context(self.ears.listening())
+            around.enter_context(played(self.stage))
+            if self.file is not None:
+                around.enter_context(self.file.opened())
+            try:
+                self.stage.play(self._everybody(), self._look)
+            except BaseException as error:
+                raise (Wrong.seen or [error])[0] from None
+            finally:
+                for driver in list(open_drivers):
+                    if driver.clock is self.stage:
+                        open_drivers.discard(driver)  # if it went wrong, nobody closes it any more
+                for judge in list(_judges):
+                    if judge._driver.clock is self.stage:
+                        _judges.discard(judge)
+                for cache in self.caches:
+                    if isinstance(cache, FileCache):
+                        cache.let_go()
+        if self.closed_at == self.ended_at:
+            self.ears.check_told()
         for wrong in Wrong.seen:
             raise wrong
-        check_end(self.engine, self.world)
+        for engine, _, process in self.here:
+            if process is None or process.has_finished:
+                check_end(engine)
 
-    def _engine(self, world: World, rubric: Rubric, limit: int) -> Checked:
-        builder = RequestBuilder(ENDPOINT, rubric)
-        cache = GuardedCache(world.cache) if world.cache is not None else None
-        engine = Checked(builder, rubric, cache, Pace(limit, uniform=world.dice.random), uniform=world.dice.random)
-        engine.world = world
+    def _look(self) -> None:
+        for engine, driver, process in self.here:
+            if process is None or process.runs:
+                check_instant(engine, driver)
+        if isinstance(self.driver, RemoteDriver):
+            check_remote(self.driver, self.world)
+
+    # How it is put together.
+
+    def _open(self) -> None:
+        stage: Any = self.stage
+        inner = self._engine(self.inner_world, Rubric(self.inner_world, False, None), Air(self.inner_world, 2), None)
+        parts = stage, inner, lambda: Transport(inner.wire), lambda _: None, stage
+        self.inner = AsyncioJudge("inner", lambda: LoopDriver(*parts), self.deadline, chunk_size=4)
+        if self.mode == "remote":
+            driver: Driver = open_remote(self.world, self._drive)
+        else:
+            driver = self._drive()
+        self.driver = driver
+        kind, sizes = (Judge, (1, 1)) if self.mode == "sync" else (AsyncioJudge, (4, 4))
+        self.judge = kind("simulated", lambda: driver, self.deadline, *sizes)
+        for judge in (self.judge, self.inner):
+            self.ears.count(judge._losses)
+
+    def _drive(self) -> LoopDriver:
+        """Here, or in the process that runs this."""
+        stage: Any = self.stage
+        process: Any = PROCESS.get()
+        air = self.world.air if process is None else Air(self.world, self.world.air.limit)
+        engine = self._engine(self.world, self.rubric, air, process)
+        pool = self.mode == "pool"
+        parts = (
+            stage,
+            engine,
+            (lambda: open_pool(self.world, self.rubric)) if pool else (lambda: Transport(air)),
+            lambda engine: engine.cache and engine.cache.close(),
+            stage,
+        )
+        driver = SyncDriver(self.deadline, *parts) if self.mode == "sync" else LoopDriver(*parts)  # type: ignore[arg-type]
+        self.here.append((engine, driver, process))
+        return driver
+
+    def _engine(self, world: World, rubric: Rubric, air: Air, process: PlayedProcess | None) -> Checked:
+        engine = Checked(
+            RequestBuilder(ENDPOINT, rubric),
+            rubric,
+            self._cache(process) if world is self.world else None,
+            Pace(air.limit, finds=self.finds, uniform=world.dice.random),
+            Patience(self.patience),
+            blame=Blame(self.max_retries),
+            uniform=world.dice.random,
+        )
+        engine.world, engine.wire = world, air
+        engine.resumed_at = lambda: max(self.stage.resumed_at, process.resumed_at if process is not None else 0.0)
         return engine
 
-    def _judge(self, engine: Checked, is_sync: bool = False) -> AsyncioJudge:
-        parts = (self.stage, engine, lambda: Transport(engine.world), lambda _: None, self.stage)
-        if is_sync:
-            driver: LoopDriver = SyncDriver(self.deadline, *parts)
-            return Judge("simulated", lambda: driver, self.deadline, 1, rounds=1)  # type: ignore[return-value]
-        driver = LoopDriver(*parts)  # type: ignore[arg-type]
-        return AsyncioJudge("simulated", lambda: driver, self.deadline, chunk_size=4)
+    def _cache(self, process: PlayedProcess | None) -> Cache | None:
+        if self.cache_kind == "none":
+            return None
+        if self.cache_kind == "file" and self.file is not None:
+            self.caches.append(FileCache(self.file, self.stage))
+        else:
+            self.caches.append(ChildsCache() if process is not None else GuardedCache(CallersCache(self.world)))
+        return self.caches[-1]
 
     def _second_opinion(self, word: str) -> float:
         (verdict,) = self.inner.judge([Sample("p", f"{self.dice.choice(['quick', 'quick', 'slow'])}-0")])
@@ -81,24 +173,21 @@ class History:
             raise Unparsed(self.world.blame(word, "no second opinion"))
         return score_of(word)
 
+    # What happens.
+
     async def _everybody(self) -> None:
+        await self.stage.start_thread(self._open)
         actors = [self._actor(number) for number in range(self.dice.randint(2, 6))]
         await asyncio.gather(*actors)
-        for judge in (self.judge, self.inner):
-            await self.stage.start_thread(judge.close)
+        self.ended_at = self.stage.now()
+        closers = [self.stage.start_thread(self.close) for _ in range(self.dice.choice([1, 1, 2]))]
+        await asyncio.gather(*closers)
+        await self.stage.start_thread(self.inner.close)
+        if isinstance(driver := self.driver, RemoteDriver):
+            await self.stage.start_thread(lambda: check_remote_end(driver))
 
     async def _actor(self, number: int) -> None:
-        deeds: list[Callable[[list[str]], Awaitable[None]]] = [
-            self._thread(self._judge_them),
-            self._thread(self._cancel_later),
-            self._thread(self._cancel_at_once_and_ask_again),
-            self._thread(self._ask_now_and_then),
-            self._one_by_one,
-            self._thread(self._read_on),
-            self._thread(self._stop_reading),
-        ]
-        if isinstance(self.judge, AsyncioJudge):
-            deeds += [self._await, self._await_impatiently, self._stream, self._break_off]
+        deeds = self.deeds()
         for _ in range(self.dice.randint(1, 4)):
             await asyncio.sleep(self.dice.choice([0.0, 0.0, 0.01, 0.5, 4.0, 40.0]))
             words = [self.world.draw_word() for _ in range(self.dice.choice([1, 1, 2, 5]))]
@@ -109,89 +198,8 @@ class History:
             except RewardcoreError as error:
                 if not self.is_closed:
                     raise Wrong(f"an open judge raises {error!r}") from error
-            if self.dice.random() < 0.01:
-                self.world.note(f"actor {number}: close")
-                self.is_closed = True
-                await self.stage.start_thread(self.judge.close)
-
-    # What a caller does.
-
-    def _thread(self, deed: Callable[[list[Sample]], None]) -> Callable[[list[str]], Awaitable[None]]:
-        async def do(words: list[str]) -> None:
-            await self.stage.start_thread(lambda: deed(samples_of(words)))
-
-        do.__name__ = deed.__name__.strip("_")
-        return do
-
-    def _judge_them(self, samples: list[Sample]) -> None:
-        self._check(samples, self.judge.judge(samples))
-
-    def _cancel_later(self, samples: list[Sample]) -> None:
-        pending = self.judge.submit(samples)
-        self.stage.sleep(self.dice.choice([0.0, 0.005, 0.1, 2.0]))
-        if self.dice.random() < 0.5:
-            with contextlib.suppress(TimeoutError):
-                self._check(samples, pending.result(timeout=self.dice.choice([0.0, 0.01, 1.0])))
-        pending.cancel()
-
-    def _cancel_at_once_and_ask_again(self, samples: list[Sample]) -> None:
-        self.judge.submit(samples).cancel()
-        pending = self.judge.submit(samples)
-        self.judge.submit(samples_of([self.world.draw_word({"quick": 1})])).cancel()
-        self._check(samples, pending.result())
-
-    def _ask_now_and_then(self, samples: list[Sample]) -> None:
-        pending = self.judge.submit(samples)
-        while True:
-            with contextlib.suppress(TimeoutError):
-                self._check(samples, pending.result(timeout=self.dice.choice([0.0, 0.02, 0.7])))
-                return
-            self.stage.sleep(0.3)
-
-    def _read_on(self, samples: list[Sample]) -> None:
-        samples = samples * 3
-        seen = dict(self.judge.stream(samples))
-        self._check(samples, [seen[index] for index in range(len(samples))])
-
-    def _stop_reading(self, samples: list[Sample]) -> None:
-        for _ in self.judge.stream(samples * 4):
-            self.stage.sleep(self.dice.choice([0.0, 0.0, 0.1]))
-            if self.dice.random() < 0.4:
-                break
-
-    async def _one_by_one(self, words: list[str]) -> None:
-        """As verl calls: a call for each sample, all at once."""
-        words = words + [self.world.draw_word() for _ in range(4)]
-        await asyncio.gather(*(self._thread(self._judge_them)([word]) for word in words))
-
-    async def _await(self, words: list[str]) -> None:
-        self._check(samples_of(words), await self.judge.ajudge(samples_of(words)))
-
-    async def _await_impatiently(self, words: list[str]) -> None:
-        with contextlib.suppress(TimeoutError, CancelledError):
-            await asyncio.wait_for(self.judge.ajudge(samples_of(words)), self.dice.choice([0.0, 0.01, 0.5]))
-
-    async def _stream(self, words: list[str]) -> None:
-        words = words * 3
-        seen = {index: verdict async for index, verdict in self.judge.astream(samples_of(words))}
-        self._check(samples_of(words), [seen[index] for index in range(len(words))])
-
-    async def _break_off(self, words: list[str]) -> None:
-        stream = self.judge.astream(samples_of(words * 4))
-        async for _ in stream:
-            break
-        await stream.aclose()
-
-    def _check(self, samples: list[Sample], verdicts: list[Verdict]) -> None:
-        if len(verdicts) != len(samples) or any(verdict is None for verdict in verdicts):
-            raise Wrong(f"{len(samples)} samples have {len(verdicts)} verdicts")
-        for sample, verdict in zip(samples, verdicts, strict=True):
-            if verdict.status == "ok" and verdict.score != score_of(sample.response):
-                raise Wrong(f"the verdicts are out of order: {sample.response} has {verdict}")
-
-
-def samples_of(words: list[str]) -> list[Sample]:
-    return [Sample("p", word) for word in words]
+            if self.dice.random() < 0.03:
+                await self.stage.start_thread(self.close)
 
 
 def play(seed: int) -> str:
@@ -200,6 +208,35 @@ def play(seed: int) -> str:
     try:
         history.play()
     except BaseException as error:
-        error.add_note("\n".join([*history.world.history[-60:], f"seed {seed}: {error}"]))
+        error.add_note("\n".join([*history.world.history[-80:], f"seed {seed}: {error}"]))
         raise
     return "\n".join(history.world.history)
+
+
+def one_batch(seed: int, *, tells: bool) -> tuple[float, int]:
+    """Quick samples at an endpoint with a quota and no other temper: the seconds it takes, and how many are lost."""
+    stage, dice = Stage(), random.Random(seed)
+    world = World(seed, stage, dice.choice([4, 12]))
+    world.cap, world.outages, world.quota, world.tells_quota = 10**6, [], draw_quota(dice), tells
+    rubric, finds = Rubric(world, True, None), dice.random() < 0.5
+    count, told = dice.choice([30, 100, 200]), list[Verdict]()
+    engine = Checked(
+        RequestBuilder(ENDPOINT, rubric),
+        rubric,
+        None,
+        Pace(world.air.limit, finds=finds, uniform=world.dice.random),
+        uniform=world.dice.random,
+    )
+    engine.world, engine.wire, engine.resumed_at = world, world.air, lambda: 0.0
+    driver = LoopDriver(stage, engine, lambda: Transport(world.air), lambda _: None, stage)  # type: ignore[arg-type]
+    judge = AsyncioJudge("quota", lambda: driver, 600.0, chunk_size=4)
+
+    async def play_it() -> None:
+        told.extend(await judge.ajudge(Sample("p", f"quick-{number % 6}") for number in range(count)))
+        took.append(stage.now())
+        await stage.start_thread(judge.close)
+
+    took: list[float] = []
+    with Ears(world, seed).listening():
+        stage.play(play_it(), lambda: None)
+    return took[0], sum(verdict.status != "ok" for verdict in told)

@@ -1,32 +1,67 @@
-"""Where a history is played: one loop, virtual time, and threads that run only when it is their turn.
+"""Where a history is played: one loop and virtual time, for every process of the history at once.
 
-Exactly one thing runs at any moment. A thread of the history is started and woken by the loop and gives the turn back
-when it waits or ends, so the same seed is the same history, to the last callback. When nothing is left to do at
-this instant, `quiet` is called and time jumps on; when nothing will ever happen again, that is a deadlock.
+Exactly one thing runs at any moment, so the same seed is the same history, to the last callback. When nothing is left
+to do at this instant, `quiet` is called and time jumps on; when nothing will ever happen again, that is a deadlock.
+What runs in a process that is stopped is held back, and for ever in one that is dead: the context says whose it is.
 """
 
 from __future__ import annotations
 
 import asyncio
 import selectors
-import threading
 from collections.abc import Callable, Coroutine
+from contextvars import Context, ContextVar
 from typing import Any
 
 from rewardcore.calls import never_waits
+from tests.simulation.threads import Deadlock, Event, Thread, is_in_thread
 
 #: No history takes longer; one that does never ends.
 LONGEST = 100_000.0
-#: Real seconds in which a thread whose turn it is gets on; one that does not waits for a lock that nobody gives back.
-PATIENCE = 20.0
+#: Whose code runs; None is the process that the callers live in.
+PROCESS: ContextVar[Process | None] = ContextVar("process", default=None)
 
 
-class Deadlock(AssertionError):
-    """Somebody waits for what can never come."""
+class Process:
+    """What is held back while it does not run."""
+
+    def __init__(self, stage: Stage) -> None:
+        self.stage = stage
+        self.runs, self.is_dead = True, False
+        self.resumed_at = 0.0
+        self.held: list[asyncio.Handle] = []
+
+    def stop(self) -> None:
+        self.runs = False
+
+    def go_on(self) -> None:
+        if not self.is_dead:
+            self.runs, self.resumed_at = True, self.stage.now()
+            held, self.held = self.held, []
+            self.stage._ready.extend(held)  # type: ignore[attr-defined]
+
+
+class _Held:
+    __slots__ = ()
+
+    def _run(self) -> None:
+        process = self._context.get(PROCESS)  # type: ignore[attr-defined]
+        if process.runs:
+            super()._run()  # type: ignore[misc]
+        elif not process.is_dead:
+            process.held.append(self)
+
+
+class _HeldHandle(_Held, asyncio.Handle):
+    __slots__ = ()
+
+
+class _HeldTimer(_Held, asyncio.TimerHandle):
+    __slots__ = ()
 
 
 class _Selector(selectors.DefaultSelector):
-    """Where a loop would wait, time jumps."""
+    """Where a loop would wait, time jumps. Nothing here comes from outside."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -34,13 +69,11 @@ class _Selector(selectors.DefaultSelector):
         self.quiet: Callable[[], object] = lambda: None
 
     def select(self, timeout: float | None = None) -> Any:
-        events = super().select(0)
-        if events or (timeout is not None and timeout <= 0):
-            return events
-        self.quiet()
-        if timeout is None or self.now > LONGEST:
-            raise Deadlock("everybody waits, and nothing is due" if timeout is None else "it goes on for ever")
-        self.now += timeout
+        if timeout is None or timeout > 0:
+            self.quiet()
+            if timeout is None or self.now > LONGEST:
+                raise Deadlock("everybody waits, and nothing is due" if timeout is None else "it goes on for ever")
+            self.now += timeout
         return []
 
 
@@ -53,6 +86,9 @@ class Stage(asyncio.SelectorEventLoop):
         self._clock_resolution = 1e-9
         self.threads: list[Thread] = []
         self.wrong: BaseException | None = None
+        self.resumed_at = self.suspended = 0.0
+        #: For how many seconds a thread is interrupted between two lines of what several threads touch, if it is.
+        self.interrupts: Callable[[], float | None] | None = None
         self.set_exception_handler(self._note)
 
     def _note(self, _: object, context: dict[str, Any]) -> None:
@@ -70,31 +106,64 @@ class Stage(asyncio.SelectorEventLoop):
             raise self.wrong or error from None
         finally:
             never_waits.here = False
+            self.interrupts = None
             for thread in self.threads:
                 thread.dismiss()
             for task in asyncio.all_tasks(self):
                 task.cancel()
+                task._log_destroy_pending = False  # type: ignore[attr-defined]  # of a process that is dead
             self._time.quiet = lambda: None
             self.call_soon(self.stop)
             self.run_forever()
             self.close()
 
+    def call_soon(self, callback: Any, *args: Any, context: Context | None = None) -> Any:
+        handle = super().call_soon(callback, *args, context=context)
+        if handle._context.get(PROCESS) is not None:  # type: ignore[attr-defined]
+            handle.__class__ = _HeldHandle
+        return handle
+
+    call_soon_threadsafe = call_soon  # whoever calls it, nothing else runs
+
+    def call_at(self, when: float, callback: Any, *args: Any, context: Context | None = None) -> Any:
+        handle = super().call_at(when, callback, *args, context=context)
+        if handle._context.get(PROCESS) is not None:  # type: ignore[attr-defined]
+            handle.__class__ = _HeldTimer
+        return handle
+
     def time(self) -> float:
         return self._time.now
 
-    now = time
+    now = monotonic = time
 
     def event(self) -> Event:
         return Event(self)
 
-    def sleep(self, seconds: float) -> None:
-        Event(self).wait(seconds)
+    def suspend(self, seconds: float) -> None:
+        """Nobody does anything for so long, as when a machine sleeps."""
+        self._time.now += seconds
+        self.suspended += seconds
+        self.resumed_at = self._time.now
 
-    def start_thread(self, work: Callable[[], Any]) -> asyncio.Future[Any]:
-        return Thread(self, work).done
+    def sleep(self, seconds: float) -> None:
+        """In a thread it waits; on the loop nothing goes on meanwhile."""
+        if is_in_thread():
+            Event(self).wait(seconds)
+        elif seconds > 0:
+            self.suspend(seconds)
+
+    def start_thread(self, work: Callable[[], Any], *, is_interrupted: bool = True) -> asyncio.Future[Any]:
+        return Thread(self, work, is_interrupted=is_interrupted).done
 
     def run_in_executor(self, executor: object, func: Callable[..., Any], *args: Any) -> asyncio.Future[Any]:  # type: ignore[override]
         return self.start_thread(lambda: func(*args))
+
+    def add_reader(self, fd: Any, callback: Any, *args: Any) -> None:
+        """Only of a played process: whoever waits for its end."""
+        fd.watch(lambda: callback(*args))
+
+    def remove_reader(self, fd: Any) -> Any:
+        return fd.unwatch() if hasattr(fd, "unwatch") else super().remove_reader(fd)
 
     # What a driver wants of a LoopThread.
 
@@ -111,110 +180,3 @@ class Stage(asyncio.SelectorEventLoop):
 
     def release(self) -> None:
         pass
-
-
-class _Dismissed(BaseException):
-    """The history is over, and this thread with it."""
-
-
-class Thread:
-    """A real thread that runs only between two of the loop's callbacks."""
-
-    _here = threading.local()
-
-    def __init__(self, stage: Stage, work: Callable[[], Any]) -> None:
-        self.done: asyncio.Future[Any] = stage.create_future()
-        self._stage = stage
-        self._work = work
-        self._turn, self._back = threading.Semaphore(0), threading.Semaphore(0)
-        self._outcome: tuple[Any, BaseException | None] | None = None
-        self._is_dismissed = False
-        self._thread: threading.Thread | None = None
-        stage.threads.append(self)
-        stage.call_soon(self.resume)
-
-    @classmethod
-    def current(cls) -> Thread:
-        thread: Thread | None = getattr(cls._here, "thread", None)
-        if thread is None:
-            raise Deadlock("the loop's own thread waits for what only the loop could do")
-        return thread
-
-    def resume(self) -> None:
-        """On the loop: it runs until it waits or ends."""
-        if self._outcome is not None:
-            return
-        if self._thread is None:
-            self._thread = threading.Thread(target=self._run, daemon=True)
-            self._thread.start()
-        else:
-            self._turn.release()
-        if not self._back.acquire(timeout=PATIENCE):
-            raise Deadlock("a thread waits for a lock, and whoever has it waits too")
-        if self._outcome is not None and not self.done.done():
-            result, error = self._outcome
-            if error is None:
-                self.done.set_result(result)
-            else:
-                self.done.set_exception(error)
-
-    def pause(self) -> None:
-        """In the thread: the others go on until it is resumed."""
-        if self._is_dismissed:
-            raise _Dismissed
-        self._back.release()
-        self._turn.acquire()
-        if self._is_dismissed:
-            raise _Dismissed
-
-    def dismiss(self) -> None:
-        self._is_dismissed = True
-        if self._thread is not None and self._outcome is None:
-            self._turn.release()
-            self._thread.join(PATIENCE)
-        if not self.done.done():
-            self.done.cancel()
-
-    def _run(self) -> None:
-        self._here.thread = self
-        result, error = None, None
-        try:
-            result = self._work()
-        except BaseException as raised:
-            error = raised
-        self._outcome = result, error
-        self._back.release()
-
-
-class Event:
-    """threading.Event for the threads of a history."""
-
-    def __init__(self, stage: Stage) -> None:
-        self._stage = stage
-        self._is_set = False
-        self._waiting: dict[Thread, asyncio.TimerHandle | None] = {}
-
-    def set(self) -> None:
-        self._is_set = True
-        for thread in list(self._waiting):
-            self._wake(thread)
-
-    def clear(self) -> None:
-        self._is_set = False
-
-    def wait(self, timeout: float | None = None) -> bool:
-        thread = Thread.current()
-        if self._is_set or (timeout is not None and timeout <= 0):
-            return self._is_set
-        self._waiting[thread] = None
-        if timeout is not None:
-            self._waiting[thread] = self._stage.call_later(timeout, self._wake, thread)
-        thread.pause()
-        return self._is_set
-
-    def _wake(self, thread: Thread) -> None:
-        if thread in self._waiting:
-            timer = self._waiting.pop(thread)
-            if timer is not None:
-                timer.cancel()
-            self._stage.call_soon(thread.resume)

@@ -168,6 +168,7 @@ class LoopDriver(Driver):
                     await asyncio.sleep(0)
                 if starting is not None and (start := starting()) is not None:
                     engine.hold(flight)
+                    self._pump()  # one that was sent long before it may have to step aside earlier
                     await start
                     engine.sent(flight, self.clock.now())
                     self._pump()  # and so the alarm is set for when it will have stalled

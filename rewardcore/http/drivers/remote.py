@@ -60,7 +60,7 @@ class RemoteDriver(Driver):
         self._figures = Stats(), Stats()  # of the children that are gone, and of this one
         self._asked: dict[int, Event] = {}
         self._is_deaf = False  # it did not answer the last who asked, and has said nothing since
-        self._ending: set[asyncio.Task[None]] = set()
+        self._ending: dict[asyncio.Task[None], None] = {}
         self._posting = threading.RLock()  # a stream that the garbage collector ends may post in the midst of a post
         self._closed = False
         self._thread = thread
@@ -124,8 +124,8 @@ class RemoteDriver(Driver):
 
     def _bury(self, child: Child) -> None:
         task = self._thread.loop.create_task(child.end())
-        self._ending.add(task)
-        task.add_done_callback(self._ending.discard)
+        self._ending[task] = None
+        task.add_done_callback(self._ending.pop)
 
     def _run_number(self, run: Run) -> int:
         """The child knows a stream's run by its number, and forgets it when the parent has."""

@@ -5,6 +5,7 @@ It is the baseline that every speed-up is measured against, and the simplest way
 
 from __future__ import annotations
 
+import contextlib
 import weakref
 from typing import Any
 
@@ -17,32 +18,32 @@ class SyncDriver(LoopDriver):
     def __init__(self, deadline: float, *arguments: Any) -> None:
         super().__init__(*arguments)
         self._deadline = deadline
-        self._unasked: weakref.WeakSet[Call] = weakref.WeakSet()
+        #: Whoever pops a call begins it, ends it or has abandoned it: no two threads do.
+        self._unasked: weakref.WeakKeyDictionary[Call, bool] = weakref.WeakKeyDictionary()
 
     def begin(self, call: Call) -> None:
         with self._posting:
             if self._closed:
                 raise RewardcoreError("this judge is closed; open another")
-            self._unasked.add(call)
+            self._unasked[call] = True
 
     def begin_now(self, call: Call) -> None:
         super().begin(call)
 
     def wait(self, batch: Batch, timeout: float | None) -> bool:
-        with self._posting:
-            begins = batch.call in self._unasked
-            self._unasked.discard(batch.call)
-        if begins:
+        if self._unasked.pop(batch.call, False):
             batch.call.deadline = self.clock.now() + self._deadline
             super().begin(batch.call)
         return super().wait(batch, timeout)
 
     def abandon(self, call: Call) -> None:
-        self._unasked.discard(call)
+        self._unasked.pop(call, False)
         super().abandon(call)
 
     async def shut(self) -> None:
-        for call in list(self._unasked):
-            call.deadline = self.clock.now() + self._deadline  # it has not begun
-            self.engine.open(call)  # to be told that it is too late
+        while self._unasked:
+            with contextlib.suppress(KeyError):  # another thread has popped the last one
+                call = self._unasked.popitem()[0]
+                call.deadline = self.clock.now() + self._deadline  # it has not begun
+                self.engine.open(call)  # to be told that it is too late
         await super().shut()

@@ -42,7 +42,7 @@ class WorkerPool:
 
     def __init__(self, open_child: OpenChild) -> None:
         self._open_child = open_child
-        self._workers: set[_Worker] = set()
+        self._workers: dict[_Worker, None] = {}  # in the order in which they were started
         self._idle: list[_Worker] = []
 
     def starting(self) -> Awaitable[None] | None:
@@ -70,13 +70,13 @@ class WorkerPool:
         if self._idle:
             return self._idle.pop()
         worker = _Worker(self._open_child)
-        self._workers.add(worker)
+        self._workers[worker] = None
         return worker
 
     async def _bury(self, worker: _Worker) -> None:
         """Whoever waits for it may be cancelled; it is of this pool until it is gone."""
         await worker.child.end()
-        self._workers.discard(worker)
+        self._workers.pop(worker, None)
 
     async def close(self) -> None:
         await asyncio.gather(*(worker.child.end() for worker in self._workers))
