@@ -192,17 +192,18 @@ class Pace:
     ) -> None:
         """The endpoint had no room; `pressed` says that more samples wait, so that `others` are what it bears."""
         self._missed(number)
-        self._next = max(self._next, now + min(_HEARING, self.latency / 4 or _HEARING))
         if quota is not None:
             self._heed(quota, number, now, now)
-            if self._allowance.is_window and quota.left < 1:
-                return  # it has said when to come back
+            if self._allowance.is_window and quota.left < 1:  # it has said when to come back
+                self._next = max(self._next, now + _HEARING)
+                return
         if not others and retry_after is not None:  # nothing is taken at all: nobody may go before
             self._next = max(self._next, now + retry_after + 0.1 * self._uniform() * min(retry_after, FIRST_PAUSE))
         if not self.is_dry:
             self._count(number, True, now)
             if self._chance.overlooks(self._row, self.sent):
                 return
+            self._next = max(self._next, now + min(_HEARING, self.latency / 4 or _HEARING))
             if self._is_limit(number, now, others, pressed, retry_after or 0.0):
                 return
         if not self._is_silent(number, now, others) and pressed and self._row.last_good:
@@ -221,9 +222,9 @@ class Pace:
             state.window = state.goal = min(choice, self.ceiling)
             self._go("knee", state, now)
         # A place more is earned only where the present ones are used: by what was sent since this one left.
-        elif 4 * (self.sent - number + 1) >= state.window and (knee is None or not knee.is_slow):
-            if state.got_through(others):
-                self._go("grown", state, now)
+        is_used = 4 * (self.sent - number + 1) >= state.window
+        if choice is None and is_used and not (knee and knee.is_slow) and state.got_through(others):
+            self._go("grown", state, now)
 
     def _is_limit(self, number: int, now: float, others: int, pressed: bool, retry_after: float) -> bool:
         """Refused with as many in flight as have ever got through."""
@@ -334,9 +335,11 @@ class Pace:
             return
         if isinstance(state, Rate):
             state.most = allowance.rate
-        elif isinstance(state, Window) and quota.left < state.window * (quota.cost or 1.0):
-            if allowance.rate * self.latency < state.window:
-                self._go("quota", Rate(allowance.rate, self.ceiling, most=allowance.rate), now)
+        elif (
+            isinstance(state, Window)
+            and max(quota.left / (quota.cost or 1), allowance.rate * self.latency) < state.window
+        ):
+            self._go("quota", Rate(allowance.rate, self.ceiling, most=allowance.rate), now)
 
     def _go(self, what: str, state: State, now: float) -> None:
         following, reason = TRANSITIONS[type(self.state), what]

@@ -95,7 +95,7 @@ class Chance(Generic[S]):
         self.trial = Trial(before, sent, first, self.among(sent, _FEW), borne)
 
     def heard(self, number: int, is_refused: bool, sent: int) -> Trial[S] | None:
-        """The trial that this outcome ends: `share` says whether it was chance, and another `trial` that it is worse."""
+        """The trial that this outcome ends: `share` says if it was chance, and another `trial` that it is worse."""
         if is_refused:
             self._refused.append(number)
         if (trial := self.trial) is None:

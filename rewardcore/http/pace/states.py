@@ -51,7 +51,7 @@ class Start:
 
 @dataclass(slots=True)
 class Window:
-    """So many at once. Below `goal` each reply brings a place; above it one is tried now and then, and more if it holds.
+    """So many at once. Below `goal` each reply brings a place; above it one more is tried now and then.
 
     `proven` were in flight when something got through; it was refused at `bound` the last time, when departure
     `cut_after` had left.
