@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rewardcore.http.knee import Knee
+from rewardcore.http.pace.knee import Knee
 from rewardcore.http.pace import AUTO_CEILING, AUTO_START, Pace
 from tests.core.test_pace import TOKENS, World, at_once, steps
 

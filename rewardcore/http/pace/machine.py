@@ -39,6 +39,7 @@ State = Start | Asking | Probing
 TRANSITIONS: dict[tuple[type, str], tuple[type, str]] = {
     (Start, "answered"): (Window, "the first answers are in"),
     (Start, "limit"): (Window, "refused with so many in flight"),
+    (Start, "halved"): (Window, "nothing gets through, though some are in flight: no more than these"),
     (Start, "silent"): (Probing, "nothing gets through"),
     (Window, "limit"): (Window, "refused with so many in flight"),
     (Window, "grown"): (Window, "so many were borne: more are tried"),
@@ -129,11 +130,13 @@ class Pace:
         """A request goes out, for the first time or `again`; its number."""
         self.sent += 1
         state = self.state
-        if isinstance(state, Probing):
+        if self.is_dry:
             self._probes += 1
             self._probed_again += again
-        elif self._knee is not None:
-            self._knee.departed(self.sent, in_flight, state.window)
+        else:
+            self._probes = self._probed_again = 0
+            if self._knee is not None:
+                self._knee.departed(self.sent, in_flight, state.window)
         if isinstance(state, (Window, Rate)):
             # A mean forgets slowly that all was slow once; and a timer's delay is made up for.
             spacing, late = state.spacing(min(self.latency, 4 * self._latest)), now - self._next
@@ -252,19 +255,26 @@ class Pace:
             if not self._row.is_silent(IN_A_ROW if others else _ALONE):
                 return False
             self._chance.forget()
-            if others:
-                if isinstance(state, Window) and number > state.cut_after and others < state.proven:
-                    state.halve(others, self.sent)
-                    self._go("halved", state, now)
+            if others and not isinstance(state, Rate):
+                self._drain(state, number, now, others)
                 return True
             pause = 1 / state.rate or self.latency / 2 or FIRST_PAUSE
             state = Probing(state, 0, min(LONGEST_PAUSE, max(1e-3, pause)))
-            self._probes = self._probed_again = 0
             self._go("silent", state, now)
         if number > state.cut_after:
             state.cut_after = self.sent
             self._next = max(self._next, now + state.refused(self._uniform()))
         return True
+
+    def _drain(self, state: Start | Window, number: int, now: float, others: int) -> None:
+        """Nobody takes the place of what has failed; where more were borne before, half of what is left are enough."""
+        if isinstance(state, Start):
+            self._go("halved", Window(others, self.ceiling, state.window, is_even=True, cut_after=self.sent), now)
+        elif others >= state.proven:
+            state.goal, state.window = max(state.goal, state.window), min(state.window, others)
+        elif number > state.cut_after:
+            state.halve(others, self.sent)
+            self._go("halved", state, now)
 
     def _resume(self, before: Start | Asking, now: float) -> None:
         """Something got through: as before, but evenly spaced."""
