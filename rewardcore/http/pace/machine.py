@@ -99,7 +99,11 @@ class Pace:
     @property
     def may_retry(self) -> bool:
         """Whether a retry may go before a first attempt: always, but in an outage, where it is one in ten."""
-        return not self.is_dry or self._probed_again < _RETRIES * self._probes
+        return not self._is_in_trouble or self._probed_again < _RETRIES * self._probes
+
+    @property
+    def _is_in_trouble(self) -> bool:
+        return self.is_dry or self._row.is_silent(2 * IN_A_ROW)
 
     @property
     def at_once(self) -> float:
@@ -130,7 +134,7 @@ class Pace:
         """A request goes out, for the first time or `again`; its number."""
         self.sent += 1
         state = self.state
-        if self.is_dry:
+        if self._is_in_trouble:
             self._probes += 1
             self._probed_again += again
         else:
@@ -182,6 +186,8 @@ class Pace:
     def failed(self, number: int, now: float, others: int, pressed: bool) -> None:
         """An attempt failed, but not for want of room: by itself it says nothing."""
         self._missed(number)
+        if self._row.is_silent(_ALONE):
+            self._next = max(self._next, now + _HEARING)
         self._is_silent(number, now, others)
 
     def refused(
@@ -267,11 +273,9 @@ class Pace:
         return True
 
     def _drain(self, state: Start | Window, number: int, now: float, others: int) -> None:
-        """Nobody takes the place of what has failed; where more were borne before, half of what is left are enough."""
+        """Half of what is left in the air are enough, and nobody takes the place of what has failed."""
         if isinstance(state, Start):
             self._go("halved", Window(others, self.ceiling, state.window, is_even=True, cut_after=self.sent), now)
-        elif others >= state.proven:
-            state.goal, state.window = max(state.goal, state.window), min(state.window, others)
         elif number > state.cut_after:
             state.halve(others, self.sent)
             self._go("halved", state, now)
@@ -341,15 +345,19 @@ class Pace:
     def _heed(self, quota: Quota, number: int, seen: float, now: float) -> None:
         allowance, state = self._allowance, self.state
         allowance.told(quota, number, seen)
+        left = quota.left / (quota.cost or 1)
         if not allowance.rate or allowance.is_window:
             return
         if isinstance(state, Rate):
             state.most = allowance.rate
+            if state.before is not None and left >= state.before.window:
+                self._go("lifted", state.before, now)
         elif (
             isinstance(state, Window)
-            and max(quota.left / (quota.cost or 1), allowance.rate * self.latency) < state.window
+            and quota.left < 0.1 * quota.limit
+            and allowance.rate * self.latency < state.window
         ):
-            self._go("quota", Rate(allowance.rate, self.ceiling, most=allowance.rate), now)
+            self._go("quota", Rate(allowance.rate, self.ceiling, state, allowance.rate), now)
 
     def _go(self, what: str, state: State, now: float) -> None:
         following, reason = TRANSITIONS[type(self.state), what]

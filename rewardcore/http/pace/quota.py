@@ -41,8 +41,11 @@ class Allowance:
             votes = self._votes + (as_window > as_bucket) - (as_bucket > as_window)
             self._votes = min(_SURE, max(-_SURE, votes))
             self.is_window = self._votes < 0
-        if self._votes > 0 and used > 0 and quota.reset > 0.0:
-            self.rate = max(used / quota.reset / self._cost, _FADING * self.rate)
+        if self._votes > 0 and 2 * used >= quota.limit and quota.reset > 0.0:
+            seconds = quota.reset - 0.5 * (
+                quota.reset >= 1 and quota.reset == int(quota.reset)
+            )  # whole ones are rounded
+            self.rate = max(used / seconds / self._cost, _FADING * self.rate)
         if self.is_window and number > self._number:
             is_early = quota.left < 1 and at > self._until
             self._margin = min(2 * self._margin, self._period / 4) if is_early else self._margin
