@@ -8,7 +8,7 @@ import pytest
 
 from rewardcore.failures import ConnectionFailed, NeverAnswered, RateLimited, TlsFailed, UnknownHost, WrongPath
 from rewardcore.http.engine import LATE_SECONDS
-from rewardcore.http.patience import Patience
+from rewardcore.http.pace import Patience
 from tests.core.test_engine import Desk, failed
 
 

@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from rewardcore.http.patience import Patience
+from rewardcore.http.pace import Patience
 
 
 def heard(*seconds, fixed=None):
