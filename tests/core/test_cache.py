@@ -11,7 +11,6 @@ import sqlite3
 import subprocess
 import sys
 import threading
-import time
 
 import pytest
 from hypothesis import given, settings

@@ -8,6 +8,7 @@ import pytest
 
 from rewardcore import ConfigurationError, Endpoint, MemoryCache
 from rewardcore.failures import Transient
+from rewardcore.http.pace import AUTO_CEILING
 from rewardcore.http.settings import Settings
 
 resource = pytest.importorskip("resource")
