@@ -2,6 +2,7 @@
 
 import math
 import random
+from functools import partial
 
 import pytest
 
@@ -21,11 +22,10 @@ SHARES = [0.02, 0.1, 0.3]
 
 @pytest.mark.parametrize("share", SHARES)
 @pytest.mark.parametrize("what", ["refused", "broken"])
-@pytest.mark.parametrize("seed", range(3))
-def test_where_some_fail_by_chance_it_is_nearly_as_fast_as_where_none_do(share, what, seed):
-    world = World(drawn(), by_chance(share, fine, seed, what)).run(replies=6000)
-    assert world.now <= 1.1 * 6000 / 60
-    assert (world.pace.window, world.pace.rate) == (60, math.inf)
+def test_where_some_fail_by_chance_it_is_nearly_as_fast_as_where_none_do(share, what):
+    worlds = [World(drawn(), by_chance(share, fine, seed, what)).run(replies=6000) for seed in range(5)]
+    assert sum(world.now for world in worlds) <= 1.2 * 5 * 6000 / 60
+    assert {(world.pace.window, world.pace.rate) for world in worlds} == {(60, math.inf)}
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -76,11 +76,14 @@ def test_a_storm_beside_chance_is_a_storm():
     assert world.count("refused") - before <= 150
 
 
-@pytest.mark.parametrize("endpoint", [at_once(30), spaced(30)], ids=["cap", "bucket"])
+@pytest.mark.parametrize("endpoint", [partial(at_once, 30), partial(spaced, 30)], ids=["cap", "bucket"])
 @pytest.mark.parametrize("share", [0.1, 0.3])
 def test_chance_beside_a_limit_is_not_asked_ever_more_slowly(endpoint, share):
-    world = World(drawn(), by_chance(share, endpoint)).run(replies=6000)
-    assert world.now <= 6000 / (0.6 * 30)
+    world = World(drawn(), by_chance(share, endpoint())).run(replies=3000)
+    first = world.now
+    world.run(replies=6000)
+    assert world.now - first <= 1.25 * first, "it does not get slower"
+    assert world.now <= 3 * 6000 / (30 * (1 - share))
 
 
 # Two by accident.
