@@ -37,6 +37,7 @@ def draw(profile: Profile, played: Played, path: Path) -> None:
     FigureCanvasAgg(figure)
     upper, lower, list_of_reasons = figure.subplots(3, 1, height_ratios=(4.2, 1, words))
     lower.sharex(upper)
+    upper.tick_params(labelbottom=False)
     _draw_flights(upper, profile, played)
     _draw_changes(upper, played, numbers)
     _draw_refusals(lower, played)
