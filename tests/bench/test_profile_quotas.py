@@ -24,11 +24,6 @@ STYLES = {
     "rounded down": rounded_down,
     "a moment": as_anthropic,
 }
-    "milliseconds": as_openai,
-    "whole seconds": as_seconds,
-    "rounded down": rounded_down,
-    "a moment": as_anthropic,
-}
 
 
 def judged(endpoint, setting, batches=1, size=300, until=600.0):
