@@ -297,7 +297,7 @@ PROFILES: dict[str, Profile] = {
         Profile("cap-503", "80 at once, then 503", partial(Endpoint, capacity=80, refusal=503), 80),
         Profile("moving-cap", "80 and 40 at once in turn, 30 s each", partial(MovingCap, spread=0.3), 80),
         Profile(
-            "requests-bucket", "50 requests a second, 50 in a burst", partial(Bucket, rate=50, burst=50), 512, 0.05
+            "requests-bucket", "50 requests a second, 50 in a burst", partial(Bucket, rate=50, burst=50), 100, 0.05
         ),
         Profile(
             "tokens-bucket",
