@@ -303,7 +303,7 @@ PROFILES: dict[str, Profile] = {
             "tokens-bucket",
             "12,500 tokens a second, about 500 a request, 125,000 in a burst",
             partial(Bucket, rate=12_500, burst=125_000, tokens_each=500),
-            1000,
+            256,
             0.05,
         ),
         Profile(
@@ -351,7 +351,7 @@ PROFILES: dict[str, Profile] = {
             "storms",
             "80 at once, and 500 for 3 s in every 30 s",
             partial(Storms, capacity=80, refusal=503, spread=0.2),
-            512,
+            100,
         ),
         Profile("long-tail", "any load, replies of 5 to 2,000 tokens", LongTail, 1000),
         Profile("tiny", "2 at once, then 503", partial(Endpoint, capacity=2, refusal=503), 2),

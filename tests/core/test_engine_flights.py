@@ -365,10 +365,11 @@ def test_no_flight_departs_above_a_limit_that_was_cut():
 
 
 def test_a_cut_limit_takes_as_many_late_flights_as_stand_above_it():
-    desk = Desk(limit=20)
+    desk = Desk(limit=60)
     flights = late(desk, *range(9))
-    desk.call(*range(100, 111), "new")
+    desk.call(*range(100, 151))
     cut(desk, flights + desk.flights(), 9)
+    desk.call("new")
     given_up = list(itertools.takewhile(lambda step: isinstance(step, GiveUp), iter(desk.take, None)))
     assert [step.flight for step in given_up] == flights[:1]
     assert desk.idle()
