@@ -16,12 +16,13 @@ from dataclasses import replace
 from unittest.mock import patch
 
 from bench import prefix_share, training_step
-from bench.profiles import report
+from bench.profiles import chance, report
 from bench.profiles.endpoints import PROFILES
 from bench.records import Record, record, records_of
 from bench.runner import run, stage_for
 from bench.scenarios import (
     CALIBRATED,
+    CHANCE,
     NEVER_EXACT,
     NIGHTLY_CONTROL,
     PAIRED,
@@ -63,6 +64,8 @@ def measure(scenario: Scenario) -> list[Record]:
     logging.getLogger("rewardcore").setLevel(logging.CRITICAL)  # refusals are what some scenarios are made of
     if scenario.backend == "rubric":
         return exactly(prefix_share.records_of(scenario, prefix_share.measure(scenario)))
+    if scenario == CHANCE:
+        return exactly(chance.records_of(scenario, {case: chance.measure(case) for case in chance.CASES}))
     if scenario.backend == "engine":
         return exactly(report.records_of(scenario, report.measure(PROFILES[scenario.id.removeprefix("profile-")])))
     if scenario.backend == "torch":

@@ -278,6 +278,8 @@ VERL_MANAGERS = Scenario("verl-managers", 1024, "asyncio", "loopback", profile=S
 #: What every profile is asked to judge, in each of its batches.
 PROFILED = Scenario("profile", 1024, "asyncio", "engine", max_concurrent="auto")
 PROFILES = [replace(PROFILED, id=f"profile-{name}") for name in endpoints.PROFILES]
+#: Failures by chance, in batches of many sizes: all cases of `bench.profiles.chance`, beside a plain loop.
+CHANCE = replace(PROFILED, id="profile-chance")
 
 #: 100 samples of 16 rollouts each, those of 8 samples at once; then with stragglers; then a journal of a million.
 REJECTION = Scenario(
@@ -346,6 +348,6 @@ SELF = [
 ]
 _ALL = (
     *(GRID, WIRE, GUARDS, SELF, SOURCES, SWEEP, STEPS, [TRL_STEPS, VERL_MANAGERS]),
-    *(PROFILES, REJECTIONS, CALIBRATED, PREFIXES, PAIRED, OFFLINE, [NIGHTLY_ENGINE, NIGHTLY_CONTROL]),
+    *(PROFILES, [CHANCE], REJECTIONS, CALIBRATED, PREFIXES, PAIRED, OFFLINE, [NIGHTLY_ENGINE, NIGHTLY_CONTROL]),
 )
 REGISTRY: dict[str, Scenario] = {scenario.id: scenario for family in _ALL for scenario in family}

@@ -41,6 +41,7 @@ class Stats:
     """`requests` counts attempts on the wire; `failed` counts samples, by the failure's class name.
 
     `p50`, `p90` and `p99` are seconds a reply took, over the latest replies; None before the first.
+    `pace` says how fast the judge asks now, and why; None where no endpoint is asked.
     """
 
     requests: int = 0
@@ -53,6 +54,7 @@ class Stats:
     in_flight: int = 0
     peak_in_flight: int = 0
     blocked: float = 0.0
+    pace: PaceState | None = field(default=None, repr=False)
     latencies: deque[float] = field(default_factory=lambda: deque(maxlen=_REMEMBERED), repr=False)
 
     @property
@@ -95,6 +97,7 @@ class Stats:
         for kind, count in later.failed.items():
             total.failed[kind] = total.failed.get(kind, 0) + count
         total.latencies.extend(later.latencies)
+        total.pace = later.pace or self.pace
         return total
 
     def __str__(self) -> str:

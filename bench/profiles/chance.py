@@ -9,12 +9,15 @@ from __future__ import annotations
 import functools
 import heapq
 import itertools
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 from bench.profiles.drive import Player, Setting, new_pace
 from bench.profiles.endpoints import ByChance
+from bench.records import Record, record
+from bench.scenarios import Scenario
 
+SHARES, SIZES = (0.02, 0.1, 0.3), (32, 64, 128, 1024)
 BATCHES, SEEDS, SECONDS = 10, range(5), 0.5
 DELAYS = (0.1, 0.2, 0.4)
 #: With so many retries nothing is lost to chance.
@@ -40,10 +43,14 @@ class Chanced(NamedTuple):
     lost: int
 
 
+def _limits(size: int) -> tuple[Setting, ...]:
+    return 60, size, "auto"
+
+
 CASES = [
     Case(share, size, setting, status)
-    for share, size, status in itertools.product((0.02, 0.1, 0.3), (32, 64, 128, 1024), (500, 503))
-    for setting in dict.fromkeys((60, size, "auto"))
+    for share, status, size in itertools.product(SHARES, (500, 503), SIZES)
+    for setting in _limits(size)
 ]
 
 
@@ -64,6 +71,31 @@ def misses(case: Case, found: Chanced) -> Iterator[str]:
         yield f"{case.name}: {found.times_the_loop:.2f} times a plain loop, more than {GATE}"
     if found.lost:
         yield f"{case.name}: {found.lost} samples have no score"
+
+
+TITLE = "failures by chance: ten batches over five seeds, in times of a plain loop with as many at once"
+HEADINGS = f"{'':18} " + " ".join(
+    f"{heading:>9}" for heading in (f"{size}, {limit}" for size in SIZES for limit in _limits(size))
+)
+
+
+def lines(found: Mapping[Case, Chanced]) -> list[str]:
+    """A table: a row for each share and status, a column for each size of a batch and each number at once."""
+    rows: dict[tuple[float, int], list[str]] = {}
+    for case, chanced in found.items():
+        lost = f" ({chanced.lost} lost)" if chanced.lost else ""
+        rows.setdefault((case.share, case.status), []).append(f"{chanced.times_the_loop:.2f}{lost}".rjust(9))
+    return [HEADINGS, *(f"{share:6.0%} answer {status} {' '.join(cells)}" for (share, status), cells in rows.items())]
+
+
+def records_of(scenario: Scenario, found: Mapping[Case, Chanced]) -> list[Record]:
+    """The worst of each share, and how many were lost in all."""
+    worst = {share: 0.0 for share in SHARES}
+    for case, chanced in found.items():
+        worst[case.share] = max(worst[case.share], chanced.times_the_loop)
+    records = [record(scenario, f"worst at {share:.0%}", worst[share], "of a plain loop", "lower") for share in SHARES]
+    lost = sum(chanced.lost for chanced in found.values())
+    return [*records, record(scenario, "lost samples", lost, "samples", "lower")]
 
 
 def _endpoint(case: Case, seed: int) -> ByChance:

@@ -31,6 +31,7 @@ from rewardcore.http.retry import MAX_RETRIES, Blame
 from rewardcore.reply import Answer
 from rewardcore.rubrics import QUALITY, Rubric
 from rewardcore.rubrics.rubric import grade
+from rewardcore.stats import PaceChange
 from rewardcore.verdict import Verdict
 
 BATCHES, SIZE, SEED = 5, PROFILED.n, PROFILED.seed
@@ -60,6 +61,7 @@ class Played:
     statuses: dict[str, int]
     lost: int
     moments: tuple[Moment, ...]
+    changes: tuple[PaceChange, ...] = ()
 
     @property
     def seconds(self) -> float:
@@ -90,6 +92,7 @@ def play(endpoint: Endpoint, pace: Pace, batches: int = BATCHES, until: float = 
         dict(player.statuses),
         batches * SIZE - player.statuses["ok"],
         tuple(player.moments),
+        tuple(player.changes),
     )
 
 
@@ -106,6 +109,7 @@ class Player:
         self.makespans: list[float] = []
         self.statuses: Counter[str] = Counter()
         self.moments: list[Moment] = []
+        self.changes: list[PaceChange] = []
         self._answers: list[tuple[float, int, Flight, Decision]] = []
         self._ordinal = itertools.count()
         self._accepted = 0
@@ -157,6 +161,9 @@ class Player:
     def _look(self) -> None:
         pace, in_flight = self.engine.pace, self.engine.stats.in_flight
         self.moments.append(Moment(self.now, pace.window, pace.rate, pace.latency, in_flight, self.refused))
+        latest = list(pace.changes)  # it keeps ten
+        known = next((place for place, one in enumerate(latest, 1) if self.changes and one is self.changes[-1]), 0)
+        self.changes += latest[known:]
 
     def _tell(self, index: int, verdict: Verdict) -> None:
         self.statuses[verdict.status] += 1

@@ -297,34 +297,34 @@ PROFILES: dict[str, Profile] = {
         Profile("cap-503", "80 at once, then 503", partial(Endpoint, capacity=80, refusal=503), 80),
         Profile("moving-cap", "80 and 40 at once in turn, 30 s each", partial(MovingCap, spread=0.3), 80),
         Profile(
-            "requests-bucket", "50 requests a second, 50 in a burst", partial(Bucket, rate=50, burst=50), 512, 0.05
+            "requests-bucket", "50 requests a second, 50 in a burst", partial(Bucket, rate=50, burst=50), 100, 0.05
         ),
         Profile(
             "tokens-bucket",
             "12,500 tokens a second, about 500 a request, 125,000 in a burst",
             partial(Bucket, rate=12_500, burst=125_000, tokens_each=500),
-            1000,
+            256,
             0.05,
         ),
         Profile(
             "window-told",
             "100 in every 4 s, told in headers",
             partial(FixedWindow, limit=100, period=4.0, seconds=0.5, tells=as_openai),
-            1000,
+            32,
             0.05,
         ),
         Profile(
             "window-seconds",
             "50 in every 2 s, told in headers in whole seconds",
             partial(FixedWindow, limit=50, period=2.0, seconds=0.5, tells=as_seconds),
-            1000,
+            32,
             0.05,
         ),
         Profile(
             "bucket-openai",
             "50 requests a second, 50 in a burst, told in OpenAI's headers",
             partial(Bucket, rate=50, burst=50, tells=as_openai),
-            512,
+            128,
             0.05,
         ),
         Profile(
@@ -351,7 +351,7 @@ PROFILES: dict[str, Profile] = {
             "storms",
             "80 at once, and 500 for 3 s in every 30 s",
             partial(Storms, capacity=80, refusal=503, spread=0.2),
-            512,
+            100,
         ),
         Profile("long-tail", "any load, replies of 5 to 2,000 tokens", LongTail, 1000),
         Profile("tiny", "2 at once, then 503", partial(Endpoint, capacity=2, refusal=503), 2),

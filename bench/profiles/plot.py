@@ -1,4 +1,4 @@
-"""One picture of one run: what was allowed, what was in flight, what the endpoint bore, and what it refused.
+"""One picture of one run: what was allowed and why, what was in flight, what the endpoint bore, and what it refused.
 
 The colours are Okabe and Ito's, which colour-blind readers tell apart. matplotlib is the extra `report`.
 """
@@ -7,13 +7,20 @@ from __future__ import annotations
 
 import itertools
 import math
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
 from bench.profiles.drive import Moment, Played
 from bench.profiles.endpoints import Profile
 
-BLUE, SKY, ORANGE, RED = "#0072B2", "#56B4E9", "#E69F00", "#D55E00"
+BLUE, SKY, ORANGE, RED, GREEN = "#0072B2", "#56B4E9", "#E69F00", "#D55E00", "#009E73"
+#: Numbers nearer to each other than this share of the width would not be legible.
+_GAP = 0.022
+_BADGE: dict[str, Any] = {
+    **{"ha": "center", "va": "center", "fontsize": 7.5, "color": "white", "annotation_clip": False},
+    "bbox": {"boxstyle": "circle,pad=0.22", "facecolor": GREEN, "edgecolor": "none"},
+}
 _DOTS_PER_INCH = 150
 #: Refusals are counted in bins of a round number of seconds, at least so many.
 _BINS = 80
@@ -24,11 +31,17 @@ def draw(profile: Profile, played: Played, path: Path) -> None:
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(9.6, 5.4), layout="constrained")
+    numbers = _numbers(played)
+    words = 0.19 * len(numbers) + 0.3  # inches
+    figure = Figure(figsize=(9.6, 5.6 + words), layout="constrained")
     FigureCanvasAgg(figure)
-    upper, lower = figure.subplots(2, 1, sharex=True, height_ratios=(4, 1))
+    upper, lower, list_of_reasons = figure.subplots(3, 1, height_ratios=(4.2, 1, words))
+    lower.sharex(upper)
+    upper.tick_params(labelbottom=False)
     _draw_flights(upper, profile, played)
+    _draw_changes(upper, played, numbers)
     _draw_refusals(lower, played)
+    _list_reasons(list_of_reasons, played, numbers)
     figure.suptitle(f"{profile.name}: {profile.about}", x=0.01, ha="left", fontsize=13, fontweight="bold")
     share = f"{played.refused:,} of {played.requests:,} requests refused ({played.refused_share:.1%})"
     upper.set_title(f"{len(played.makespans)} batches in {played.seconds:,.1f} s; {share}", loc="left", fontsize=10)
@@ -64,6 +77,38 @@ def _draw_flights(axes: Any, profile: Profile, played: Played) -> None:
     axes.set_ylabel("requests at once")
     axes.spines[["top", "right"]].set_visible(False)
     axes.legend(loc="upper center", bbox_to_anchor=(0.5, -0.03), ncols=5, frameon=False, fontsize=9)
+
+
+def _numbers(played: Played) -> dict[str, int]:
+    """Each reason for a change has one, in the order in which they come up."""
+    return {reason: number for number, reason in enumerate(dict.fromkeys(one.reason for one in played.changes), 1)}
+
+
+def _draw_changes(axes: Any, played: Played, numbers: dict[str, int]) -> None:
+    """A number above the curve for each change; of those that would cover each other, the rarest reason's."""
+    counts = Counter(change.reason for change in played.changes)
+    top, gap = axes.get_ylim()[1], _GAP * played.seconds
+    marked: list[float] = []
+    for change in sorted(played.changes, key=lambda change: (counts[change.reason], change.time)):
+        if all(abs(change.time - other) >= gap for other in marked):
+            marked.append(change.time)
+            axes.axvline(change.time, ymax=0.95, color=GREEN, linewidth=0.5, alpha=0.6, zorder=1.5)
+            axes.annotate(str(numbers[change.reason]), (change.time, 0.97 * top), **_BADGE)
+
+
+def _list_reasons(axes: Any, played: Played, numbers: dict[str, int]) -> None:
+    axes.set_axis_off()
+    counts = Counter((change.reason, change.state) for change in played.changes)
+    lines = []
+    for reason, number in numbers.items():
+        states = ", ".join(f"{state} {_times(count)}" for (why, state), count in counts.items() if why == reason)
+        lines.append(f"{number:2}  {reason} → {states}")
+    text = "\n".join(["Why it changed, and to which state:", *lines]) if lines else "It never changed."
+    axes.text(0.0, 1.0, text, transform=axes.transAxes, va="top", fontsize=8.5, linespacing=1.35)
+
+
+def _times(count: int) -> str:
+    return "once" if count == 1 else f"{count} times"
 
 
 def _draw_refusals(axes: Any, played: Played) -> None:

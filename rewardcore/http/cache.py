@@ -16,18 +16,17 @@ import threading
 import time
 import weakref
 from collections import OrderedDict
-from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
-from typing import Any, Protocol, TypeGuard, runtime_checkable
+from typing import Protocol, TypeGuard, runtime_checkable
 
 import orjson
 
 from ..failures import CacheError, ConfigurationError, described, is_ctrl_c
 from ..notices import Once, say
 from ..reply import Reply
-from .cache_file import LEARNT, connect, insist
+from .cache_file import connect, insist
 
 #: How long the writer gathers rows before it commits them: what a SIGKILL can lose, besides what is in flight.
 _GATHER_SECONDS = 0.02
@@ -235,26 +234,6 @@ class SqliteCache:
                 connection.executemany("INSERT OR REPLACE INTO replies VALUES (?, ?, ?, ?)", replies)
                 materials = [(key, material) for key, (*_, material) in rows.items()]
                 connection.executemany("INSERT OR REPLACE INTO materials VALUES (?, ?)", materials)
-
-    def remember(self, endpoint: str, facts: Mapping[str, float | None]) -> None:
-        """What a run has learnt about an endpoint, beside the replies; lost without a word where it cannot be kept."""
-        with contextlib.suppress(sqlite3.Error, OSError), self._writing:
-            connection = self._write_connection = self._write_connection or connect(self.path)
-            with connection:
-                connection.execute("BEGIN IMMEDIATE")
-                connection.execute(f"CREATE TABLE IF NOT EXISTS {LEARNT}")
-                row = endpoint, orjson.dumps(facts).decode(), time.time()
-                connection.execute("INSERT OR REPLACE INTO learnt VALUES (?, ?, ?)", row)
-
-    def recall(self, endpoint: str, seconds: float) -> dict[str, Any]:
-        """What was remembered about an endpoint, if it is not older than so many seconds."""
-        with contextlib.suppress(sqlite3.Error, OSError, ValueError), self._reading:  # ValueError: it is not JSON
-            self._reader = self._reader or connect(self.path)
-            statement = "SELECT facts FROM learnt WHERE endpoint = ? AND stored_at BETWEEN ? AND ?"
-            found = self._reader.execute(statement, (endpoint, time.time() - seconds, time.time())).fetchone()
-            facts = orjson.loads(found[0]) if found else None
-            return facts if isinstance(facts, dict) else {}
-        return {}
 
     def _step_aside(self, error: Exception) -> None:
         with self._reading:  # the reader and the writer may notice at the same moment

@@ -19,7 +19,6 @@ from ..failures import CacheError
 
 T = TypeVar("T")
 _APPLICATION_ID = 0x52574443  # "RWDC"
-LEARNT = "learnt (endpoint TEXT PRIMARY KEY, facts TEXT NOT NULL, stored_at REAL NOT NULL)"
 _VERSION = 1
 #: What went into a key stands apart, for people: it is ten times a reply's size, and look-ups want small rows.
 _SCHEMA = (

@@ -11,7 +11,6 @@ import sqlite3
 import subprocess
 import sys
 import threading
-import time
 
 import pytest
 from hypothesis import given, settings
@@ -19,6 +18,7 @@ from hypothesis import strategies as st
 
 from rewardcore import CacheError, ConfigurationError, MemoryCache, SqliteCache
 from rewardcore.http.cache_contents import find
+from rewardcore.http.cache_prune import prune
 from rewardcore.reply import Reply
 
 spawn = multiprocessing.get_context("spawn")
@@ -530,48 +530,14 @@ def test_a_writer_that_breaks_in_a_transaction_leaves_no_lock_behind(path, warni
     assert len(warnings.messages) == 1
 
 
-# What was learnt about an endpoint.
-
-FACTS = {"window": 80, "rate": None, "latency": 0.25}
-
-
-def test_what_was_learnt_about_an_endpoint_is_there_in_the_next_run_and_no_others(path):
-    for _ in range(2):
-        cache = SqliteCache(path)
-        cache.remember("judge at one", FACTS)
-        cache.close()
-    cache = SqliteCache(path)
-    assert cache.recall("judge at one", 60.0) == FACTS
-    assert cache.recall("judge at another", 60.0) == {}
-    cache.close()
-
-
-@pytest.mark.parametrize("age", [-3600.0, 2 * 86400.0], ids=["from the future", "two days old"])
-def test_what_was_learnt_does_not_keep_for_ever(path, monkeypatch, age):
-    cache = SqliteCache(path)
-    now = time.time()
-    monkeypatch.setattr(time, "time", lambda: now - age)
-    cache.remember("judge", FACTS)
-    monkeypatch.undo()
-    assert cache.recall("judge", 86400.0) == {}
-    cache.close()
-
-
-def test_a_file_where_nothing_was_learnt_or_only_nonsense_is_as_good_as_a_new_one(path):
-    cache = SqliteCache(path)
-    assert cache.recall("judge", 60.0) == {}
-    cache.remember("judge", FACTS)
+def test_a_file_with_a_table_that_older_versions_wrote_is_used_as_it_is(path):
+    """They kept there how fast an endpoint could be asked."""
+    with contextlib.closing(SqliteCache(path)) as cache:
+        put(cache, "a")
     with contextlib.closing(sqlite3.connect(path)) as other, other:
-        other.execute("UPDATE learnt SET facts = '[not JSON'")
-    assert cache.recall("judge", 60.0) == {}
-    cache.close()
-
-
-def test_learning_never_raises_where_the_file_is_gone(path, tmp_path):
-    cache = SqliteCache(path)
-    cache._let_go()
-    path.unlink()
-    path.mkdir()
-    cache.remember("judge", FACTS)
-    assert cache.recall("judge", 60.0) == {}
-    cache.close()
+        other.execute("CREATE TABLE learnt (endpoint TEXT PRIMARY KEY, facts TEXT NOT NULL, stored_at REAL NOT NULL)")
+        other.execute("INSERT INTO learnt VALUES ('judge at one', '{\"window\": 80}', 0.0)")
+    with contextlib.closing(SqliteCache(path)) as cache:
+        put(cache, "b")
+        assert [cache.get(key_of(name)).text for name in "ab"] == ["a", "b"]
+    assert prune(path, lambda *_: None, keep_newest=1).deleted == 1

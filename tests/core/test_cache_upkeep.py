@@ -163,16 +163,6 @@ def test_many_chunks_are_one_prune(path, monkeypatch):
     assert prune(path, quietly, model="a").deleted == 9
 
 
-def test_what_was_learnt_about_an_endpoint_stays(path):
-    fill(path, 3)
-    with contextlib.closing(SqliteCache(path)) as cache:
-        cache.remember("http://judge.test/v1", {"window": 7.0})
-    prune(path, quietly, keep_newest=0)
-    shrink(path, quietly)
-    with contextlib.closing(SqliteCache(path)) as cache:
-        assert cache.recall("http://judge.test/v1", 1000.0) == {"window": 7.0}
-
-
 def test_a_reply_that_is_renewed_meanwhile_stays(path):
     """Between looking and deleting, a judge stores one of the chosen again."""
     keys = fill(path, 4, age=1000.0)

@@ -32,7 +32,7 @@ from rewardcore.http.cache_contents import find
 from rewardcore.http.engine import Engine, Flight, GiveUp
 from rewardcore.http.pace import Pace
 from rewardcore.http.request import RequestBuilder
-from rewardcore.http.retry import MAX_RETRIES, Blame
+from rewardcore.http.retry import BASE_DELAY, MAX_RETRIES, Blame
 from rewardcore.reply import Answer, Reply
 from rewardcore.rubrics.rubric import grade
 
@@ -338,15 +338,15 @@ def test_a_cached_reply_goes_to_disk_with_the_material_of_its_key(tmp_path):
 
 @pytest.mark.parametrize(
     ("kind", "wait"),
-    [(Transient, 0.25), (RateLimited, 0.1875), (ConnectionFailed, 0.25), (BrokenReply, 0.25), (WorkerDied, 0.25)],
+    [(kind, BASE_DELAY / 2) for kind in (Transient, RateLimited, ConnectionFailed, BrokenReply, WorkerDied)],
 )
 def test_a_failure_that_may_pass_is_tried_again_later(desk, kind, wait):
-    """The pause is the sample's own, but the endpoint's where it has no room."""
+    """One failure says nothing of the endpoint: the pause is the sample's own."""
     call = desk.call("a")
     desk.settle(desk.flight(), failed(kind))
     assert call.told == {}
     assert desk.take() == pytest.approx(wait)
-    desk.now += 0.25
+    desk.now += wait
     desk.reply(desk.flight(), "1")
     assert (call.told[0].score, call.told[0].attempts) == (1.0, 2)
     assert (desk.counters.requests, desk.counters.retried) == (2, 1)
@@ -382,11 +382,13 @@ def test_an_endpoint_that_refuses_all_there_is_in_flight_is_left_alone_until_it_
 
 
 def test_one_refusal_among_requests_in_flight_does_not_stop_the_others(desk):
-    """They have the places that are borne: as many as are in the air."""
+    """But for the moment in which the rest of its burst is heard."""
     desk.call("a", "b", "c")
     refused, other = desk.flight(), desk.flight()
     desk.settle(refused, failed(RateLimited, retry_after=100.0))
     desk.reply(other)
+    assert desk.take() <= 0.02
+    desk.now += 0.02
     assert asked(desk.flight()) == "c"
 
 
@@ -728,8 +730,10 @@ def test_a_follower_with_a_longer_deadline_is_served_after_the_first_call_is_ove
     desk.now = 10.0
     assert desk.idle()
     desk.settle(flight, failed(RateLimited, retry_after=20.0))
-    desk.now += desk.take()
-    assert desk.flight() is flight
+    while not isinstance(again := desk.take(), Flight):
+        desk.now += again
+    assert again is flight
+    assert desk.now >= 30.0
     desk.reply(flight)
     assert (first.told[0].status, first.told[0].attempts) == ("timeout", 1)
     assert (second.told[0].status, second.told[0].attempts) == ("ok", 1)

@@ -13,6 +13,7 @@ from rewardcore import MemoryCache
 from rewardcore.calls import Run, WouldBlock
 from rewardcore.failures import Denied, Disconnected, RateLimited, Rejected, Transient, WorkerDied
 from rewardcore.http.engine import LATE_SECONDS, Aside, Flight, GiveUp
+from rewardcore.http.retry import BASE_DELAY
 from tests.core.test_engine import Desk, Echo, asked, failed
 
 
@@ -307,8 +308,8 @@ def test_a_parked_flight_that_is_wanted_is_joined(desk):
     flight = desk.flight()
     desk.settle(flight, failed(Transient))
     call = desk.call("a")
-    assert desk.take() == pytest.approx(0.25)
-    desk.now += 0.25
+    assert desk.take() == pytest.approx(BASE_DELAY / 2)
+    desk.now += BASE_DELAY / 2
     assert desk.flight() is flight
     desk.reply(flight)
     assert (call.told[0].status, desk.counters.coalesced) == ("ok", 1)
@@ -345,27 +346,34 @@ def test_a_retry_that_was_due_is_not_sent_once_nobody_wants_it(leave):
     assert desk.counters.requests == 3
 
 
+def cut(desk, flights, left):
+    """The last ones are refused, so that so many are borne."""
+    for flight in reversed(flights[left:]):
+        desk.settle(flight, failed(RateLimited, retry_after=100.0))
+    assert desk.engine.pace.window == left
+    desk.now += 0.1
+
+
 def test_no_flight_departs_above_a_limit_that_was_cut():
-    desk = Desk(limit=10)
+    desk = Desk(limit=15)
     desk.call(*range(30))
     flights = desk.flights()
-    desk.settle(flights.pop(), failed(RateLimited))
-    assert desk.engine.pace.window == 9
+    cut(desk, flights, 9)
     assert desk.idle(), "nine are in the air"
     desk.settle(flights[2], failed(Rejected))
     assert len(desk.flights()) == 1
 
 
 def test_a_cut_limit_takes_as_many_late_flights_as_stand_above_it():
-    desk = Desk(limit=10)
+    desk = Desk(limit=60)
     flights = late(desk, *range(9))
-    desk.engine.pace.window = 7
+    desk.call(*range(100, 151))
+    cut(desk, flights + desk.flights(), 9)
     desk.call("new")
     given_up = list(itertools.takewhile(lambda step: isinstance(step, GiveUp), iter(desk.take, None)))
-    assert [step.flight for step in given_up] == flights[:3]
-    for step in given_up:
-        assert desk.idle()
-        desk.engine.gone(step.flight)
+    assert [step.flight for step in given_up] == flights[:1]
+    assert desk.idle()
+    desk.engine.gone(flights[0])
     assert asked(desk.flight()) == "new"
 
 
@@ -407,7 +415,7 @@ def test_take_says_when_the_first_of_all_things_is_due(desk):
     assert desk.take() == LATE_SECONDS, "the end of a late flight"
     desk.call("c")
     desk.settle(desk.flight(), failed(Transient, retry_after=20.0))
-    assert desk.take() == pytest.approx(20.025), "a retry"
+    assert desk.take() == pytest.approx(20.0 + 0.05 * BASE_DELAY), "a retry"
     desk.call("d", deadline=10.0)
     desk.flight()
     assert desk.take() == 10.0, "another deadline"
@@ -421,8 +429,8 @@ def test_take_says_when_a_retry_will_need_the_place_of_a_late_flight():
     late(desk, "c")
     desk.call("d")
     desk.given_up()  # for d; its permit is not free yet
-    assert desk.take() == pytest.approx(5.025)
-    desk.now += 5.025
+    assert desk.take() == pytest.approx(5.0 + 0.05 * BASE_DELAY)
+    desk.now += 5.0 + 0.05 * BASE_DELAY
     desk.given_up()  # for b
 
 

@@ -233,8 +233,8 @@ def test_the_first_retry_is_told_with_what_is_being_done(lines):
     desk.reply(flights[0])
     for flight in flights[1:40]:
         desk.settle(flight, failed(RateLimited))
-    assert lines[0] == "RateLimited: RateLimited happened; asking again, 58 at once"
-    assert re.fullmatch(r"\d+ requests failed in 0.0 s: \d+ RateLimited .*; asking again, 29 at once", lines[1])
+    assert lines[0] == "RateLimited: RateLimited happened; asking again, 60 at once"
+    assert re.fullmatch(r"\d+ requests failed in 0.0 s: \d+ RateLimited .*; asking again, 26 at once", lines[1])
     assert len(lines) == 2
 
 

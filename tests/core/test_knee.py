@@ -7,9 +7,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from rewardcore.http.pace import AUTO_CEILING, Pace
 from rewardcore.http.pace.knee import Knee
-from rewardcore.http.pace import AUTO_CEILING, AUTO_START, Pace
-from tests.core.test_pace import TOKENS, World, at_once, steps
+from rewardcore.http.pace.states import AUTO_START
+from tests.core.pace_world import TOKENS, World, at_once
+from tests.core.test_engine_flights import steps
 
 
 def queueing(slots, seconds=1.0, seed=0, spread=0.1):

@@ -1,4 +1,4 @@
-"""What an engine is made with: no more requests than files may be opened, and what was learnt in the run before."""
+"""What an engine is made with: settings that make sense, and no more requests than files may be opened."""
 
 import logging
 import re
@@ -8,7 +8,7 @@ import pytest
 
 from rewardcore import ConfigurationError, Endpoint, MemoryCache
 from rewardcore.failures import Transient
-from rewardcore.http.pace import AUTO_CEILING, Learnt, Pace
+from rewardcore.http.pace import AUTO_CEILING
 from rewardcore.http.settings import Settings
 
 resource = pytest.importorskip("resource")
@@ -111,56 +111,7 @@ def test_a_limit_that_cannot_be_read_is_none(monkeypatch, warnings):
     assert warnings.records == []
 
 
-# What was learnt.
-
-
-def settings_on(path, max_concurrent="auto"):
-    return Settings(ENDPOINT, max_concurrent=max_concurrent, cache=path)
-
-
-def end_with(settings, learn):
-    engine = settings.new_engine()
-    learn(engine.pace)
-    settings.close_engine(engine)
-
-
-def meet_a_cap(pace, cap=7):
-    numbers = [pace.departed(0.0, number + 1) for number in range(pace.window)]
-    for others, number in zip(range(len(numbers) - 1, cap - 1, -1), numbers[cap:], strict=True):
-        pace.refused(number, 0.1, others, True)
-    pace.answered(numbers[0], 0.5, cap - 1, 0.5, 10)
-
-
-@pytest.mark.parametrize("max_concurrent", [60, "auto"])
-def test_what_was_learnt_is_there_in_the_next_run(tmp_path, max_concurrent):
-    end_with(settings_on(tmp_path / "judge.sqlite", 60), meet_a_cap)
-    settings = settings_on(tmp_path / "judge.sqlite", max_concurrent)
-    engine = settings.new_engine()
-    assert (engine.pace.window, engine.pace.latency) == (7, 0.5)
-    settings.close_engine(engine)
-
-
-def test_a_fixed_limit_that_was_never_met_leaves_nothing(tmp_path):
-    end_with(settings_on(tmp_path / "judge.sqlite", 5), lambda pace: pace.answered(pace.departed(0.0, 1), 0.5, 0, 0.5))
-    engine = settings_on(tmp_path / "judge.sqlite").new_engine()
-    assert engine.pace.window == Pace(AUTO_CEILING, finds=True).window
-    engine.cache.close()
-
-
-def test_another_endpoint_learns_for_itself(tmp_path):
-    end_with(settings_on(tmp_path / "judge.sqlite", 60), meet_a_cap)
-    other = Settings(Endpoint("http://127.0.0.1:9/v1", "other"), max_concurrent=60, cache=tmp_path / "judge.sqlite")
-    engine = other.new_engine()
-    assert engine.pace.window == 60
-    engine.cache.close()
-
-
-@pytest.mark.parametrize(
-    "facts",
-    [{}, {"window": 0}, {"window": "7"}, {"latency": -1.0}, {"latency": None}, {"rate": 0.0}, {"rate": "fast"}],
-)
-def test_nonsense_in_the_file_is_not_believed(facts):
-    assert Learnt.read(facts and {"window": 7, "rate": None, "latency": 0.5, **facts}) is None
+# What else is checked.
 
 
 @pytest.mark.parametrize("cache", ["", " ", ":memory:", 7, 1.5, {}, [], b"judge.sqlite", object()])

@@ -1,12 +1,13 @@
 """Counters that only grow, and percentiles that were really seen."""
 
 import math
+import pickle
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rewardcore.stats import Stats, percentile
+from rewardcore.stats import PaceChange, PaceState, Stats, percentile
 
 
 @pytest.mark.parametrize(
@@ -96,3 +97,33 @@ def test_printed_figures_show_the_percentiles():
     stats.arrived(0.25, None)
     assert "p50=0.250" in str(stats)
     assert "latencies" not in str(stats)
+
+
+PACE = PaceState(
+    "window",
+    "7 at once",
+    (
+        PaceChange(3.0, "probing", "one at a time", "nothing gets through"),
+        PaceChange(5.5, "window", "7 at once", "it answers again: as before"),
+    ),
+)
+
+
+def test_how_fast_is_asked_is_the_later_judges_and_the_first_ones_where_that_has_not_told_yet():
+    assert (Stats() + Stats()).pace is None
+    assert (Stats(pace=PACE) + Stats()).pace == PACE
+    assert (Stats(pace=PACE) + Stats(pace=PACE._replace(allowed="8 at once"))).pace.allowed == "8 at once"
+
+
+def test_how_fast_is_asked_survives_a_snapshot_and_a_pipe():
+    stats = pickle.loads(pickle.dumps(Stats(pace=PACE)))
+    assert stats.snapshot().pace == PACE
+    assert "7 at once" not in str(stats), "it is many lines, and is printed by itself"
+
+
+def test_printed_it_says_what_is_allowed_and_how_it_came_to_that():
+    assert str(PACE).splitlines() == [
+        "window: 7 at once",
+        "      -2.5 s  probing, one at a time: nothing gets through",
+        "      +0.0 s  window, 7 at once: it answers again: as before",
+    ]

@@ -6,6 +6,7 @@ virtual time (`bench.profiles`). What the server counted is printed (`pytest -s`
 
 from __future__ import annotations
 
+import pickle
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -183,6 +184,26 @@ def test_a_storm_is_met_by_few_requests_few_of_them_again_and_after_it_everythin
     print(f"\n{mode}, {status} after {slow} s, {most}: {storm.met} met the storm, {storm.again} of them again")
     assert storm.met <= 2 * places + 40
     assert storm.again <= 3 + 0.1 * storm.met
+
+
+# What is told of it.
+
+
+def test_stats_tell_how_fast_is_asked_and_why(mode: str, open_judge: Opener, server: HostileServer) -> None:
+    """Also where a child process does the asking; and after `close` as well."""
+    limit = Limited(0.02, 503, at_once=max(1, width(mode) // 8))
+    with open_judge(mode, **options(mode)) as judge:
+        assert statuses(judge.judge(server.script(limit).samples(3 * width(mode)))) == {"ok"}
+        pace = judge.stats.pace
+        assert pickle.loads(pickle.dumps(judge.stats)).pace is not None
+    assert pace is not None
+    assert judge.stats.pace is not None
+    assert pace.state in ("window", "rate", "probing")
+    assert pace.allowed
+    assert len(pace.changes) <= 10
+    assert str(pace).splitlines()[0] == f"{pace.state}: {pace.allowed}"
+    if limit.refused >= 40:
+        assert any("refused" in change.reason for change in pace.changes)
 
 
 # One that is at fault.

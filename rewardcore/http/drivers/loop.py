@@ -72,7 +72,9 @@ class LoopDriver(Driver):
         self._post(self.engine.release, run)
 
     def stats(self) -> Stats:
-        return self.engine.stats.snapshot()
+        figures = self.engine.stats.snapshot()
+        figures.pace = self.engine.pace.told
+        return figures
 
     def close(self) -> None:
         with self._posting:  # what was posted before is read before; nothing can be posted after
