@@ -121,5 +121,5 @@ DEFECTS: dict[str, Callable[[], Any]] = {
     "a row is gone before its commit": lambda: _patched(
         _put(SqliteCache, "_write", put_back.write_what_is_no_longer_there)
     ),
-    "a rate is read wrongly from a quota": lambda: _patched(_put(reading, "_quota", put_back.rate_of_a_tenth)),
+    "a rate is read wrongly from a quota": lambda: _patched(_put(reading, "read_quota", put_back.rate_of_a_tenth)),
 }

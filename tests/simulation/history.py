@@ -13,8 +13,7 @@ from rewardcore.http.cache import Cache, GuardedCache
 from rewardcore.http.drivers.loop import LoopDriver
 from rewardcore.http.drivers.remote import RemoteDriver
 from rewardcore.http.drivers.sync import SyncDriver
-from rewardcore.http.pace import Pace
-from rewardcore.http.patience import Patience
+from rewardcore.http.pace import Pace, Patience
 from rewardcore.http.request import RequestBuilder
 from rewardcore.http.retry import Blame
 from rewardcore.judge import _judges

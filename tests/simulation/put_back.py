@@ -97,9 +97,9 @@ def again_without_faults(again: Callable[[Flight], Flight]) -> Callable[[Flight]
     return other
 
 
-def rate_of_a_tenth(headers: Any, usage: Any, read: Callable[..., Any] = reading._quota) -> Any:
-    quota = read(headers, usage)
-    return quota and quota._replace(rate=quota.rate / 10)
+def rate_of_a_tenth(headers: Any, usage: Any, now: Any, read: Callable[..., Any] = reading.read_quota) -> Any:
+    quota = read(headers, usage, now)
+    return quota and quota._replace(reset=10 * quota.reset)
 
 
 # What is told, and to whom.

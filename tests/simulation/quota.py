@@ -42,7 +42,8 @@ class Window:
         return _headers(self.count, self.count - self._used, math.ceil(reset) if self.is_whole else reset)
 
     def check(self, quota: Quota) -> str:
-        return ""  # what a window's figures mean for a pace is the pace's to say
+        is_wrong = quota.reset > self.seconds + self.is_whole
+        return f"a window of {self.seconds:g} s is read as one of {quota.reset:g} s" if is_wrong else ""
 
 
 @dataclass
@@ -65,8 +66,8 @@ class Bucket:
 
     def check(self, quota: Quota) -> str:
         """What is read as fewer a second than it takes makes a run slower than it need be."""
-        is_wrong = quota.rate < 0.8 * self.rate
-        return f"{self.rate:g} requests a second are read as {quota.rate:g}" if is_wrong else ""
+        rate = (quota.limit - quota.left) / quota.reset
+        return f"{self.rate:g} requests a second are read as {rate:g}" if rate < 0.8 * self.rate else ""
 
 
 def draw_quota(dice: random.Random) -> Window | Bucket:
