@@ -210,32 +210,3 @@ def play(seed: int) -> str:
         error.add_note("\n".join([*history.world.history[-80:], f"seed {seed}: {error}"]))
         raise
     return "\n".join(history.world.history)
-
-
-def one_batch(seed: int, *, tells: bool) -> tuple[float, int]:
-    """Quick samples at an endpoint with a quota and no other temper: the seconds it takes, and how many are lost."""
-    stage, dice = Stage(), random.Random(seed)
-    world = World(seed, stage, dice.choice([4, 12]))
-    world.cap, world.outages, world.quota, world.tells_quota = 10**6, [], draw_quota(dice), tells
-    rubric, finds = Rubric(world, True, None), dice.random() < 0.5
-    count, told = dice.choice([30, 100, 200]), list[Verdict]()
-    engine = Checked(
-        RequestBuilder(ENDPOINT, rubric),
-        rubric,
-        None,
-        Pace(world.air.limit, finds=finds, uniform=world.dice.random),
-        uniform=world.dice.random,
-    )
-    engine.world, engine.wire, engine.resumed_at = world, world.air, lambda: 0.0
-    driver = LoopDriver(stage, engine, lambda: Transport(world.air), lambda _: None, stage)  # type: ignore[arg-type]
-    judge = AsyncioJudge("quota", lambda: driver, 600.0, chunk_size=4)
-
-    async def play_it() -> None:
-        told.extend(await judge.ajudge(Sample("p", f"quick-{number % 6}") for number in range(count)))
-        took.append(stage.now())
-        await stage.start_thread(judge.close)
-
-    took: list[float] = []
-    with Ears(world, seed).listening():
-        stage.play(play_it(), lambda: None)
-    return took[0], sum(verdict.status != "ok" for verdict in told)

@@ -15,6 +15,8 @@ from rewardcore.http.cache_file import insist
 from rewardcore.http.drivers.loop import LoopDriver
 from rewardcore.http.drivers.remote import RemoteDriver
 from rewardcore.http.engine import Engine, Flight, GiveUp
+from rewardcore.http.pace.quota import Allowance
+from rewardcore.http.pace.refusals import Chance
 from rewardcore.http.processes import SpawnedChild
 from rewardcore.http.request import Request
 from rewardcore.http.transports.worker_pool import WorkerPool
@@ -100,6 +102,23 @@ def again_without_faults(again: Callable[[Flight], Flight]) -> Callable[[Flight]
 def rate_of_a_tenth(headers: Any, usage: Any, now: Any, read: Callable[..., Any] = reading.read_quota) -> Any:
     quota = read(headers, usage, now)
     return quota and quota._replace(reset=10 * quota.reset)
+
+
+def told_of_a_bucket(told: Callable[..., None]) -> Callable[..., None]:
+    def heard(self: Allowance, quota: Any, number: int, at: float) -> None:
+        self._votes = 8
+        told(self, quota, number, at)
+
+    return heard
+
+
+def found_the_rate(heard: Callable[..., Any]) -> Callable[..., Any]:
+    def found(self: Chance, number: int, is_refused: bool, sent: int) -> Any:
+        trial = heard(self, number, is_refused, sent)
+        self.share = 0.0
+        return trial
+
+    return found
 
 
 # What is told, and to whom.
