@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import random
 from typing import Any
 
-from rewardcore import AsyncioJudge, Judge, RewardcoreError, Sample, Unparsed, Verdict
+from rewardcore import AsyncioJudge, Judge, RewardcoreError, Sample, Unparsed
 from rewardcore.calls import Driver, open_drivers
 from rewardcore.http.cache import Cache, GuardedCache
 from rewardcore.http.drivers.loop import LoopDriver
@@ -22,6 +21,7 @@ from tests.simulation.callers import Callers
 from tests.simulation.children import PlayedProcess
 from tests.simulation.ears import Ears
 from tests.simulation.invariants import Checked, check_end, check_instant
+from tests.simulation.pacing import EVERY, check_pace
 from tests.simulation.quota import draw_quota
 from tests.simulation.remote import GRACE, check_remote, check_remote_end, open_pool, open_remote, played
 from tests.simulation.stage import PROCESS, Stage
@@ -203,6 +203,8 @@ class History(Callers):
 
 def play(seed: int) -> str:
     """The history of this seed, if every promise was kept."""
+    if seed % EVERY == 0:
+        check_pace(seed)
     history = History(seed)
     try:
         history.play()
