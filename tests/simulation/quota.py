@@ -69,9 +69,8 @@ def draw_quota(dice: random.Random) -> Window | Bucket:
     if dice.random() < 0.5:
         count, seconds = dice.choice([(5, 2.0), (10, 4.0), (50, 10.0)])
         return Window(count, seconds, style)
-    # Whoever rounds to seconds tells nothing of a bucket that is full again within two.
-    rate, burst = dice.choice([(2.0, 4), (5.0, 20), (20.0, 20)] if style == "openai" else [(2.0, 20), (5.0, 20)])
-    return Bucket(rate, burst, style)
+    rate, burst = dice.choice([(2.0, 4), (5.0, 20), (20.0, 20)])
+    return Bucket(rate, burst)  # rounded to whole seconds, what is told of one that is soon full again is nonsense
 
 
 def _headers(style: str, limit: int, left: int, moment: float, now: float) -> dict[str, str]:
