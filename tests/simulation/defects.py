@@ -18,6 +18,7 @@ from rewardcore.http.drivers.remote import RemoteDriver
 from rewardcore.http.engine import Engine
 from rewardcore.http.flight import Flight
 from rewardcore.http.outcomes import Outcomes
+from rewardcore.http.pace import Pace
 from rewardcore.http.pace.quota import Allowance
 from rewardcore.http.pace.refusals import Chance, Row
 from rewardcore.http.processes import SpawnedChild
@@ -116,6 +117,10 @@ DEFECTS: dict[str, Callable[[], Any]] = {
         _put(Allowance, "told", put_back.told_of_a_bucket(Allowance.told))
     ),
     "a single failure cuts the pace": lambda: _patched(_put(Row, "is_silent", lambda self, *_: len(self) > 0)),
+    "a stray refusal leaves a slow pace behind": lambda: _patched(
+        _put(Row, "is_silent", lambda self, *_: len(self) > 0),
+        _put(Pace, "_resume", put_back.go_on_as_slowly_as_probed),
+    ),
     "chance is taken for a rate": lambda: _patched(_put(Chance, "heard", put_back.found_the_rate(Chance.heard))),
     # Other processes.
     "the parent leaves the deadline to its child": lambda: _patched(_put(RemoteDriver, "_due", _nothing)),

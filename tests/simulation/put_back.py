@@ -15,8 +15,10 @@ from rewardcore.http.cache_file import insist
 from rewardcore.http.drivers.loop import LoopDriver
 from rewardcore.http.drivers.remote import RemoteDriver
 from rewardcore.http.engine import Engine, Flight, GiveUp
+from rewardcore.http.pace import Pace
 from rewardcore.http.pace.quota import Allowance
 from rewardcore.http.pace.refusals import Chance
+from rewardcore.http.pace.states import Rate
 from rewardcore.http.processes import SpawnedChild
 from rewardcore.http.request import Request
 from rewardcore.http.transports.worker_pool import WorkerPool
@@ -110,6 +112,10 @@ def told_of_a_bucket(told: Callable[..., None]) -> Callable[..., None]:
         told(self, quota, number, at)
 
     return heard
+
+
+def go_on_as_slowly_as_probed(self: Pace, before: Any, began: int, pressed: bool, now: float) -> None:
+    self._go("heard in time", Rate(self.state.rate, self.ceiling, cut_after=self.sent), now)
 
 
 def found_the_rate(heard: Callable[..., Any]) -> Callable[..., Any]:
