@@ -20,8 +20,10 @@ _AS_MUCH, _MORE = 0.95, 1.1
 
 
 class Knee:
+    """`is_slow` says that the window may not grow."""
+
     def __init__(self) -> None:
-        self._is_slow = False
+        self.is_slow = False
         self._quickest = math.inf
         self._trial: tuple[int, float] | None = None  # the window before it, and what that brought
         self._tries_less = True
@@ -38,10 +40,6 @@ class Knee:
         self._left = size - size // 8  # who waits for the longest replies learns nothing for long
         self._at_departure = self._at_landing = self._peak = 0  # in flight: the sums, and the most
         self._seconds, self._tokens = 0.0, 0
-
-    def allows(self, window: int) -> bool:
-        """Whether the window may grow."""
-        return not self._is_slow
 
     def departed(self, number: int, in_flight: int, window: int) -> None:
         if (not self._end or number > self._end + 2 * window) and in_flight >= _STEADY * window:
@@ -63,7 +61,7 @@ class Knee:
         size, pace, choice = self._end - self._first, self._seconds / self._tokens, None
         self._quickest = min(1.001 * self._quickest, pace)
         if self._at_departure >= _STEADY * size * self._peak:  # else they left into a window that was still filling
-            self._is_slow = pace > _SLOW * self._quickest
+            self.is_slow = pace > _SLOW * self._quickest
             crowd = (self._at_departure + self._at_landing) / (2 * size - size // 8)
             choice = self._decide(crowd / max(pace, 1e-9), window) if crowd >= _STEADY * window else None
         self.begin()
@@ -82,7 +80,7 @@ class Knee:
                 self._rest = self._resting = min(_LONGEST_REST, 2 * self._resting)
                 return before
             self._rest = self._resting = 1
-        if not self._is_slow:
+        if not self.is_slow:
             return None
         self._rest -= 1
         if self._rest > 0:

@@ -1,4 +1,4 @@
-"""The pace: how fast to ask. One policy for limits, retries and outages; see `docs/design/pace.md` for why.
+"""The pace: how fast to ask. One policy for limits, retries and outages; `docs/design/pace.md` says why.
 
 It is told of every departure and outcome, and says when the next may leave; a first attempt and a retry are the same.
 """
@@ -15,7 +15,7 @@ from ...reply import Quota
 from ...stats import PaceChange, PaceState
 from .knee import Knee
 from .quota import Allowance
-from .refusals import LESS, Chance, Row
+from .refusals import IN_A_ROW, Chance, Row, Trial
 from .states import AUTO_START, FIRST_PAUSE, LONGEST_PAUSE, Probing, Rate, Start, Window
 
 AUTO_CEILING = 1024
@@ -27,57 +27,54 @@ _ALONE = 4
 _DEEP = 8
 #: After a refusal the next departure waits until the rest of its burst is heard, in seconds.
 _HEARING = 0.02
+#: Of a trial's first round so many outcomes at most tell of what was before it.
+_FIRST_ROUND = 24
 #: While nothing gets through, this share of what leaves may be retries.
 _RETRIES = 0.1
-LESS_RATE = 0.5
 _MEMORY, _TICK, _LATE, _REMEMBERED = 1 / 32, 1e-9, 0.005, 10
-State = Start | Window | Rate | Probing
+Asking = Window | Rate
+State = Start | Asking | Probing
 
-#: Each way from one state to another, or to another allowance within it, and its reason for people.
+#: What may happen in each state: the next state, and the reason for people. Nothing else leads anywhere.
 TRANSITIONS: dict[tuple[type, str], tuple[type, str]] = {
     (Start, "answered"): (Window, "the first answers are in"),
     (Start, "limit"): (Window, "refused with so many in flight"),
     (Start, "silent"): (Probing, "nothing gets through"),
     (Window, "limit"): (Window, "refused with so many in flight"),
-    (Window, "silent"): (Probing, "nothing gets through"),
-    (Window, "halved"): (Window, "nothing more gets through, and some are still in flight: half"),
     (Window, "grown"): (Window, "so many were borne: more are tried"),
-    (Window, "knee"): (Window, "replies have become slow: is it the pace?"),
-    (Window, "trial"): (Window, "some are refused: is it the pace? Half of it is tried"),
-    (Window, "helped"): (Rate, "less was refused when less was asked: it bears so many a second"),
-    (Window, "chance"): (Window, "as much was refused when less was asked: it is chance, and overlooked"),
-    (Window, "quota"): (Rate, "its headers say so"),
-    (Rate, "limit"): (Rate, "refused at so many a second"),
-    (Rate, "silent"): (Probing, "nothing gets through"),
-    (Rate, "trial"): (Rate, "some are refused: is it the pace? Half of it is tried"),
-    (Rate, "helped"): (Rate, "less was refused when less was asked: it bears so many a second"),
-    (Rate, "chance"): (Window, "refused where nothing was refused before: it is chance, and overlooked"),
-    (Rate, "overlooked"): (Rate, "as much was refused when less was asked: it is chance, and overlooked"),
-    (Rate, "lifted"): (Window, "so many a second are not refused"),
+    (Window, "knee"): (Window, "replies are slow: as many tokens a second with another number in flight?"),
+    (Window, "trial"): (Window, "some are refused: are half as many?"),
+    (Window, "helped"): (Rate, "none were refused at half: it bears so many a second"),
+    (Window, "chance"): (Window, "as many were refused at half: that is chance, and overlooked"),
+    (Window, "quota"): (Rate, "its headers tell the rate"),
+    (Window, "halved"): (Window, "nothing more gets through, though some are in flight: half"),
+    (Window, "silent"): (Probing, "nothing gets through"),
     (Window, "heard"): (Window, "it answers again: as before"),
-    (Window, "heard in time"): (Rate, "it answers again, as seldom as before: it bears so many a second"),
+    (Rate, "trial"): (Rate, "some are refused: are half as many?"),
+    (Rate, "helped"): (Rate, "none were refused at half: it bears so many a second"),
+    (Rate, "chance"): (Window, "as many were refused at half: that is chance, and overlooked"),
+    (Rate, "lifted"): (Window, "so many a second are not refused"),
+    (Rate, "silent"): (Probing, "nothing gets through"),
     (Probing, "heard"): (Window, "it answers again: as before"),
-    (Probing, "heard in time"): (Rate, "it answers again, as seldom as before: it bears so many a second"),
+    (Probing, "heard at a rate"): (Rate, "it answers again: as before"),
 }
 
 
 class Pace:
-    """`state` is what is allowed now, `changes` how it came to that; `row` has what failed since something got through."""
+    """`state` is what is allowed now, and `changes` how it came to that."""
 
-    def __init__(
-        self, ceiling: int, *, finds: bool = False, uniform: Callable[[], float] = random.random
-    ) -> None:
+    def __init__(self, ceiling: int, *, finds: bool = False, uniform: Callable[[], float] = random.random) -> None:
         self.ceiling = ceiling
         self.state: State = Start(min(AUTO_START, ceiling), ceiling) if finds else Window(ceiling, ceiling)
-        self.row, self.chance, self.allowance = Row(), Chance(), Allowance()
         self.changes: deque[PaceChange] = deque(maxlen=_REMEMBERED)
         self.latency = self._latest = 0.0  # seconds a reply takes: the mean, and the last one
-        self.sent = self._answers = self._heard = self._failed = 0
+        self.sent = self._answers = self._failed = 0
+        self._row, self._allowance = Row(), Allowance()
+        self._chance: Chance[Asking] = Chance()
+        self._knee = Knee() if finds else None
         self._next = -math.inf  # when the next may leave
         self._probes = self._probed_again = 0
-        self._resumed: tuple[float, int, int] | None = None  # when an outage was over, what was sent and failed by then
-        self._short: tuple[float, int] | None = None  # when refusals were last too many, and what was accepted by then
-        self._knee = Knee() if finds else None
+        self._tried = (0.0, 0)  # when the last trial of a rate began, and what was accepted by then
         self._uniform = uniform
 
     @property
@@ -91,7 +88,7 @@ class Pace:
     @property
     def last_good(self) -> int:
         """The latest departure that got through."""
-        return self.row.last_good
+        return self._row.last_good
 
     @property
     def is_dry(self) -> bool:
@@ -111,8 +108,8 @@ class Pace:
     @property
     def words(self) -> str:
         """What is allowed now, for people."""
-        if isinstance(self.state, Probing):
-            return f"one at a time, after {self.state.pause:.1f} s, until it answers or the deadline has passed"
+        if self.is_dry:
+            return f"one at a time, after {1 / self.rate:.1f} s, until it answers or the deadline has passed"
         return f"{self.window} at once" if self.rate == math.inf else f"{self.rate:.1f} a second"
 
     @property
@@ -122,11 +119,10 @@ class Pace:
 
     def wait(self, now: float, in_flight: int) -> float:
         """Seconds until another may leave; infinity for not before one lands."""
-        if in_flight >= self.state.window:
-            return self.state.wait(now) if isinstance(self.state, Start) else math.inf
-        until = self._next
-        if self.allowance.is_window:
-            until = max(until, self.allowance.holds_until(now, self.sent))
+        state = self.state
+        if in_flight >= state.window:
+            return state.wait(now) if isinstance(state, Start) else math.inf
+        until = max(self._next, self._allowance.opens_at(now, self.sent))
         return until - now if until > now + _TICK else 0.0
 
     def departed(self, now: float, in_flight: int, again: bool = False) -> int:
@@ -138,10 +134,11 @@ class Pace:
             self._probed_again += again
         elif self._knee is not None:
             self._knee.departed(self.sent, in_flight, state.window)
-        spacing = state.spacing(min(self.latency, 4 * self._latest))  # a mean forgets slowly that all was slow once
-        if spacing:
-            late = now - self._next  # a timer's delay is made up for
-            self._next = now + spacing - (late if 0.0 < late < min(spacing, _LATE) else 0.0)
+        if isinstance(state, (Window, Rate)):
+            # A mean forgets slowly that all was slow once; and a timer's delay is made up for.
+            spacing, late = state.spacing(min(self.latency, 4 * self._latest)), now - self._next
+            if spacing:
+                self._next = now + spacing - (late if 0.0 < late < min(spacing, _LATE) else 0.0)
         return self.sent
 
     def answered(
@@ -155,48 +152,34 @@ class Pace:
     ) -> None:
         """The endpoint answered; `seconds` and `tokens` tell of a whole reply, and `others` are in the air."""
         self._answers += 1
-        self.row.good(number)
+        self._row.good(number)
         if seconds is not None:
-            self._heard += 1
-            self.latency += max(_MEMORY, 1 / self._heard) * (seconds - self.latency)
+            self.latency += max(_MEMORY, 1 / self._answers) * (seconds - self.latency) if self.latency else seconds
             self._latest = seconds
         if quota is not None:
             self._heed(quota, number, now - (seconds or 0.0), now)
-        self._conclude(number, False, now)
+        self._count(number, False, now)
         state = self.state
-        if isinstance(state, Probing):
-            if number > state.began:
-                self._resume(state.before, state.began, state.pressed, now)
-        elif isinstance(state, Start):
+        if isinstance(state, Start):
             if self._answers >= _ENOUGH:
                 self._go("answered", Window(state.window, self.ceiling, self.ceiling), now)
-        elif seconds is not None and number > state.cut_after and self.chance.trial is None:
-            if isinstance(state, Rate):
-                state.got_through(self.latency)
-                if state.rate * self.latency > 1.5 * self.ceiling:
-                    self._go("lifted", Window(self.ceiling, self.ceiling), now)
-            elif state.is_even and _DEEP * state.window <= state.goal:
-                self._resume(state, state.cut_after, True, now)
-            else:
-                self._widen(state, number, now, others, seconds, tokens)
-
-    def _widen(
-        self, state: Window, number: int, now: float, others: int, seconds: float, tokens: int | None
-    ) -> None:
-        knee = self._knee
-        choice = knee.landed(number, seconds, tokens, others + 1, state.window) if knee is not None else None
-        if choice is not None:
-            state.window = state.goal = min(choice, self.ceiling)
-            self._go("knee", state, now)
-        # A place more is earned only where the present ones are used: by what was sent since this one left.
-        elif 4 * (self.sent - number + 1) >= state.window and (knee is None or knee.allows(state.window)):
-            if state.got_through(others):
-                self._go("grown", state, now)
+        elif number <= state.cut_after or self._chance.trial is not None:
+            return
+        elif isinstance(state, Probing) or (
+            isinstance(state, Window) and state.is_even and _DEEP * state.window <= state.goal
+        ):
+            self._resume(state.before if isinstance(state, Probing) else state, now)
+        elif isinstance(state, Rate):
+            state.got_through(self.latency)
+            if state.rate * self.latency > 1.5 * self.ceiling:
+                self._go("lifted", Window(self.ceiling, self.ceiling), now)
+        elif seconds is not None:
+            self._widen(state, number, now, others, seconds, tokens)
 
     def failed(self, number: int, now: float, others: int, pressed: bool) -> None:
         """An attempt failed, but not for want of room: by itself it says nothing."""
         self._missed(number)
-        self._is_silent(number, now, others, pressed)
+        self._is_silent(number, now, others)
 
     def refused(
         self,
@@ -211,165 +194,157 @@ class Pace:
         self._missed(number)
         if quota is not None:
             self._heed(quota, number, now, now)
-            if self.allowance.is_window and quota.left < 1:  # it has said when to come back
+            if self._allowance.is_window and quota.left < 1:  # it has said when to come back
                 self._next = max(self._next, now + _HEARING)
                 return
         if not others and retry_after is not None:  # nothing is taken at all: nobody may go before
             self._next = max(self._next, now + retry_after + 0.1 * self._uniform() * min(retry_after, FIRST_PAUSE))
-        if self.is_dry:
-            self._is_silent(number, now, others, pressed)
-            return
-        self._conclude(number, True, now)
-        if self.chance.overlooks(self.row, self.sent):
-            return
-        self._next = max(self._next, now + min(_HEARING, self.latency / 4 or _HEARING))
-        if not self._is_limit(number, now, others, pressed, retry_after) and not self._is_silent(number, now, others, pressed):
-            self._try_less(now, others, pressed)
+        if not self.is_dry:
+            self._count(number, True, now)
+            if self._chance.overlooks(self._row, self.sent):
+                return
+            self._next = max(self._next, now + min(_HEARING, self.latency / 4 or _HEARING))
+            if self._is_limit(number, now, others, pressed, retry_after or 0.0):
+                return
+        if not self._is_silent(number, now, others) and pressed and self._row.last_good:
+            self._try_half(now, others)
 
     def _missed(self, number: int) -> None:
         self._failed += 1
-        self.row.failed(number)
+        self._row.failed(number)
         if self._knee is not None:
             self._knee.failed(number)
 
-    def _is_limit(self, number: int, now: float, others: int, pressed: bool, retry_after: float | None) -> bool:
-        """More than has ever got through is refused; or more than a rate."""
-        state = self.state
-        if isinstance(state, Rate):
-            if self.row.is_silent():
-                return False
-            state.refused(self.chance.is_much(self.sent))
-            if not self.row.is_limit(self.sent) or number <= state.cut_after:
-                return False
-            state.rate, state.cut_after = max(1 / LONGEST_PAUSE, 0.7 * state.rate), self.sent
-            is_new = True
-        else:
-            # A window that is all in the air says as much as samples that wait: the batch is just as large.
-            presses = pressed or 8 * others >= 7 * state.window
-            proven, was_cut = (state.proven, state.cut_after) if isinstance(state, Window) else (0, 0)
-            is_beyond = presses and 0 < others >= proven  # where nothing has got through yet
-            if not is_beyond or not (was_cut or self.row.is_limit(self.sent)):
-                return isinstance(state, Window) and number <= state.cut_after and self._follow(state, others)
-            is_new = True
-            if isinstance(state, Start):
-                state = Window(others, self.ceiling)
-            state.refused_at(others, self.sent, 8 * (retry_after or 0.0) / max(self.latency, 1e-3))
-        if is_new:
-            self._go("limit", state, now)
-        return True
+    def _widen(self, state: Window, number: int, now: float, others: int, seconds: float, tokens: int | None) -> None:
+        knee = self._knee
+        choice = knee.landed(number, seconds, tokens, others + 1, state.window) if knee is not None else None
+        if choice is not None:
+            state.window = state.goal = min(choice, self.ceiling)
+            self._go("knee", state, now)
+        # A place more is earned only where the present ones are used: by what was sent since this one left.
+        is_used = 4 * (self.sent - number + 1) >= state.window
+        if choice is None and is_used and not (knee and knee.is_slow) and state.got_through(others):
+            self._go("grown", state, now)
 
-    def _follow(self, state: Window, others: int) -> bool:
-        """One more of the burst that was cut already."""
-        if 0 < others < state.window:
-            state.window = state.goal = state.bound = state.proven = others
-        return True
-
-    def _is_silent(self, number: int, now: float, others: int, pressed: bool) -> bool:
+    def _is_limit(self, number: int, now: float, others: int, pressed: bool, retry_after: float) -> bool:
+        """Refused with as many in flight as have ever got through."""
         state = self.state
-        if isinstance(state, Probing):
-            if number > state.began:
-                self._next = max(self._next, now + state.refused(self._uniform()))
-            return True
-        if not self.row.is_silent(6 if others else _ALONE):
+        if not isinstance(state, (Start, Window)):
             return False
-        self.chance.forget()
-        if not others:
-            pause = self.latency / 2 or FIRST_PAUSE / 2
-            if isinstance(state, Rate):
-                pause = 1 / state.rate
-            probing = Probing(state, self.sent, pressed, min(LONGEST_PAUSE, max(1e-3, pause)))
-            self._probes = self._probed_again = 0
-            self._go("silent", probing, now)
-            self._next = max(self._next, now + probing.refused(self._uniform()))
-        elif isinstance(state, Window) and number > state.cut_after and others < state.proven:
-            state.halve(others, self.sent)
-            self._go("halved", state, now)
+        if isinstance(state, Window) and number <= state.cut_after:  # one more of the burst that was cut already
+            if 0 < others < state.window:
+                state.window = state.goal = state.bound = state.proven = others
+            return True
+        # A window that is all in the air says as much as samples that wait: the batch is just as large.
+        presses = pressed or 8 * others >= 7 * state.window
+        proven, was_cut = (state.proven, state.cut_after) if isinstance(state, Window) else (0, 0)
+        if not (presses and 0 < others >= proven and (was_cut or self._row.is_limit(self.sent))):
+            return False
+        state = state if isinstance(state, Window) else Window(others, self.ceiling)
+        state.refused_at(others, self.sent, 8 * retry_after / max(self.latency, 1e-3))
+        self._go("limit", state, now)
         return True
 
-    def _try_less(self, now: float, others: int, pressed: bool) -> None:
+    def _is_silent(self, number: int, now: float, others: int) -> bool:
+        """Nothing gets through: what is allowed is halved while others are in the air, and then probed."""
         state = self.state
-        if not (pressed and self.last_good) or isinstance(state, (Start, Probing)):
+        if not isinstance(state, Probing):
+            if not self._row.is_silent(IN_A_ROW if others else _ALONE):
+                return False
+            self._chance.forget()
+            if others:
+                if isinstance(state, Window) and number > state.cut_after and others < state.proven:
+                    state.halve(others, self.sent)
+                    self._go("halved", state, now)
+                return True
+            pause = 1 / state.rate or self.latency / 2 or FIRST_PAUSE
+            state = Probing(state, 0, min(LONGEST_PAUSE, max(1e-3, pause)))
+            self._probes = self._probed_again = 0
+            self._go("silent", state, now)
+        if number > state.cut_after:
+            state.cut_after = self.sent
+            self._next = max(self._next, now + state.refused(self._uniform()))
+        return True
+
+    def _resume(self, before: Start | Asking, now: float) -> None:
+        """Something got through: as before, but evenly spaced."""
+        self._next = now
+        if isinstance(before, Rate):
+            rate = before.borne or before.rate
+            self._go("heard at a rate", Rate(rate, self.ceiling, most=before.most, cut_after=self.sent), now)
             return
-        if not self.chance.is_worth_a_trial(self.sent):
+        window, bound = before.window, 0
+        if isinstance(before, Window):
+            window, bound = max(window, before.goal), before.bound
+        window = min(window, bound or self.ceiling)
+        self._go("heard", Window(window, self.ceiling, window, bound, window, is_even=True, cut_after=self.sent), now)
+
+    def _try_half(self, now: float, others: int) -> None:
+        state = self.state
+        if not isinstance(state, (Window, Rate)):
             return
-        short, self._short = self._short, (now, self.sent - self._failed)
-        borne = 0.0
-        if isinstance(state, Rate) and short is not None and now > short[0]:
-            borne = (self._short[1] - short[1]) / (now - short[0])
-        before = replace(state)
         if isinstance(state, Rate):
-            state.rate *= LESS_RATE
-        else:
-            window = max(1, int(LESS * max(others + 1, min(state.window, state.proven))))
-            state = Window(window, self.ceiling, proven=window + 1, is_even=True)
-        after = self.sent + self._round(state)
-        self.chance.begin(before, after, self.sent, LESS_RATE if isinstance(state, Rate) else LESS, borne)
-        self._go("trial", state, now)
-
-    def _round(self, state: Window | Rate) -> int:
-        """What leaves in a round trip: the first round of a trial tells of what was before."""
-        from . import refusals
-        return min(refusals.ROUND, int(state.window if isinstance(state, Window) else state.rate * self.latency))
-
-    def _conclude(self, number: int, is_refused: bool, now: float) -> None:
-        trial = self.chance.heard(number, is_refused, self.sent) if not self.is_dry else None
-        if trial is None:
+            state.refused(self._chance.among(self.sent, 2) >= 1 / 8)
+        if not self._chance.is_suspected(self.sent):
             return
-        before, state = trial.before, self.state
-        if self.chance.trial is not None:
-            kind, before = "trial", state
-            assert not isinstance(state, (Start, Probing))
-            if isinstance(state, Rate):
-                state.rate *= trial.less
-            else:
-                state.window = max(1, int(LESS * state.window))
-            self.chance.trial.first = self.sent + self._round(state)
-        elif self.chance.share:
-            kind = "chance"
-            if isinstance(before, Rate) and before.before is not None:
-                before = before.before
-            elif isinstance(before, Rate):
-                kind = "overlooked"
+        before, half, borne = replace(state), state, 0.0
+        if isinstance(half, Rate):
+            (began, by_then), self._tried = self._tried, (now, self.sent - self._failed)
+            borne = (self._tried[1] - by_then) / (now - began) if 0.0 < began < now else 0.0
         else:
-            rate = before.rate if isinstance(before, Rate) else before.window / max(self.latency, 1e-3)
-            window = before.before if isinstance(before, Rate) else before
-            rate = trial.borne or 0.98 * max(LESS, 1 - trial.share) * rate
-            before = Rate(max(1 / LONGEST_PAUSE, rate), self.ceiling, cut_after=self.sent, before=window)
-            kind = "helped"
-        self._go(kind, before, now)
+            self._tried = 0.0, 0
+            most = max(others + 1, min(half.window, half.proven))
+            half = Window(most, self.ceiling, proven=most, is_even=True)
+        self._chance.begin(before, self.sent, self._halved(half), borne)
+        self._go("trial", half, now)
+
+    def _halved(self, state: Asking) -> int:
+        """The last departure of its first round, which still tells of what was before."""
+        if isinstance(state, Rate):
+            state.rate /= 2
+            return self.sent + min(_FIRST_ROUND, int(state.rate * self.latency))
+        state.window = max(1, state.window // 2)
+        return self.sent + min(_FIRST_ROUND, state.window)
+
+    def _count(self, number: int, is_refused: bool, now: float) -> None:
+        """An outcome may end a trial."""
+        trial, state = self._chance.heard(number, is_refused, self.sent), self.state
+        if trial is None or not isinstance(state, (Window, Rate)):
+            return
+        if (worse := self._chance.trial) is not None:
+            worse.first = self._halved(state)
+            self._go("trial", state, now)
+        elif self._chance.share:
+            before = trial.before
+            before = before.before or Window(self.ceiling, self.ceiling) if isinstance(before, Rate) else before
+            self._go("chance", before, now)
+        else:
+            self._go("helped", self._rate_after(trial), now)
+
+    def _rate_after(self, trial: Trial[Asking]) -> Rate:
+        before = trial.before
+        rate = before.rate if isinstance(before, Rate) else before.window / max(self.latency, 1e-3)
+        rate = trial.borne or 0.98 * max(0.5, 1 - trial.share) * rate
+        window = before.before if isinstance(before, Rate) else before
+        return Rate(max(1 / LONGEST_PAUSE, rate), self.ceiling, window, cut_after=self.sent)
 
     def _heed(self, quota: Quota, number: int, seen: float, now: float) -> None:
-        allowance, state = self.allowance, self.state
+        allowance, state = self._allowance, self.state
         allowance.told(quota, number, seen)
         if not allowance.rate or allowance.is_window:
             return
         if isinstance(state, Rate):
             state.most = allowance.rate
-        elif isinstance(state, Window) and quota.left < state.window * (quota.cost or 1.0):
-            if allowance.rate * self.latency < state.window:
-                self._go("quota", Rate(allowance.rate, self.ceiling, allowance.rate), now)
+        elif (
+            isinstance(state, Window)
+            and max(quota.left / (quota.cost or 1), allowance.rate * self.latency) < state.window
+        ):
+            self._go("quota", Rate(allowance.rate, self.ceiling, most=allowance.rate), now)
 
-    def _resume(self, before: Start | Window | Rate, began: int, pressed: bool, now: float) -> None:
-        """Something got through that left after `began`, when nothing did any more."""
-        resumed, self._resumed = self._resumed, (now, self.sent, self._failed)
-        self._next = now
-        if resumed is not None and pressed and began <= resumed[1] + 4 * before.window:
-            accepted = self.sent - resumed[1] - (self._failed - resumed[2])
-            rate = max(1, accepted) / max(now - resumed[0], 1e-3)
-            self._go("heard in time", Rate(rate, self.ceiling, cut_after=self.sent), now)
-        elif isinstance(before, Rate):
-            rate = before.borne or before.rate
-            self._go("heard in time", Rate(rate, self.ceiling, before.most, cut_after=self.sent), now)
-        else:
-            window = before.window
-            if isinstance(before, Window):
-                window = min(max(window, before.goal), before.bound or self.ceiling)
-            resumed_at = Window(window, self.ceiling, window, proven=window, is_even=True, cut_after=self.sent)
-            self._go("heard", resumed_at, now)
-
-    def _go(self, kind: str, state: State, now: float) -> None:
-        target, reason = TRANSITIONS[type(self.state), kind]
+    def _go(self, what: str, state: State, now: float) -> None:
+        following, reason = TRANSITIONS[type(self.state), what]
+        assert type(state) is following
         self.state = state
         if self._knee is not None:
             self._knee.begin()
-        self.changes.append(PaceChange(now, target.__name__.lower(), self.words, reason))
+        self.changes.append(PaceChange(now, following.__name__.lower(), self.words, reason))

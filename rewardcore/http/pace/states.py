@@ -12,13 +12,13 @@ AUTO_START = 8
 #: Where nothing is known, places double each so many seconds, up to so many.
 _DOUBLING, _BLIND = 0.12, 512
 #: Seconds: the first pause of an endpoint that has never answered, and the longest of all.
-FIRST_PAUSE, LONGEST_PAUSE = 0.25, 8.0
+FIRST_PAUSE, LONGEST_PAUSE = 0.125, 8.0
 #: Each pause is so much longer than the one before, and jitter moves it so far.
 _GROWTH, _JITTER = 1.5, 0.25
-#: Where one place more was refused at the same number before, it is tried again after twice as many replies, up to so many.
+#: Refused at the same number again, one place more is tried after twice as many replies, up to so many.
 _MOST_CAUTION = 256
-#: The first growth of a rate, and the quickest.
-_SLOW_STEP, _QUICK_STEP = 1 / 64, 0.25
+#: The first growth of a rate, and the quickest; and what it loses by a refusal, and by one of many.
+_SLOW_STEP, _QUICK_STEP, _ONE, _OF_MANY = 1 / 64, 0.25, 0.98, 0.92
 #: Evenly spaced departures are this much quicker than the window asks for, so that the window stays full.
 _EVEN = 1.1
 _TICK = 1e-9
@@ -26,46 +26,47 @@ _TICK = 1e-9
 
 @dataclass(slots=True)
 class Start:
-    """"auto" before anybody has answered: places double by time."""
+    """ "auto" before anybody has answered: places double by time."""
 
     window: int
     ceiling: int
     next_place: float = -math.inf
     rate = math.inf
 
-    def spacing(self, round_trip: float) -> float:
-        return 0.0
-
     def wait(self, now: float) -> float:
         """Seconds until the next place, where all are taken."""
         end = min(_BLIND, self.ceiling)
         if self.next_place == -math.inf:
-            self._next_place_after(now)
-        if self.window < end and self.next_place <= now + _TICK:
-            while self.window < end and self.next_place <= now + _TICK:
-                self.window += 1
-                self._next_place_after(self.next_place)
-            return 0.0
-        return self.next_place - now if self.window < end else math.inf
+            self.next_place = now + self._seconds_of_a_place
+        is_time = self.next_place <= now + _TICK and self.window < end
+        while self.next_place <= now + _TICK and self.window < end:
+            self.window += 1
+            self.next_place += self._seconds_of_a_place
+        return 0.0 if is_time else self.next_place - now if self.window < end else math.inf
 
-    def _next_place_after(self, now: float) -> None:
-        self.next_place = now + _DOUBLING * math.log2(1 + 1 / self.window)
+    @property
+    def _seconds_of_a_place(self) -> float:
+        return _DOUBLING * math.log2(1 + 1 / self.window)
 
 
 @dataclass(slots=True)
 class Window:
-    """So many at once. Below `goal` each reply brings a place; above it one is tried now and then, and more if it holds."""
+    """So many at once. Below `goal` each reply brings a place; above it one more is tried now and then.
+
+    `proven` were in flight when something got through; it was refused at `bound` the last time, when departure
+    `cut_after` had left.
+    """
 
     window: int
     ceiling: int
     goal: int = 0
-    bound: int = 0  # where it was refused the last time
-    proven: int = 0  # so many were in flight when something got through
+    bound: int = 0
+    proven: int = 0
     caution: int = 1
     progress: int = 0
     step: float = 0.0
     is_even: bool = False
-    cut_after: int = 0  # the last departure before it was refused
+    cut_after: int = 0
     rate = math.inf
 
     def spacing(self, round_trip: float) -> float:
@@ -74,19 +75,24 @@ class Window:
     def got_through(self, others: int) -> bool:
         """Whether it has grown beyond what was known."""
         self.proven = max(self.proven, min(others + 1, self.window))
-        if self.window >= self.ceiling:
-            return False
         if self.window < self.goal:
             self.window += 1
             return False
-        self.progress += 1
+        self.progress += self.window < self.ceiling
         if self.progress < max(self.caution, self.window):
             return False
         self.window = self.goal = min(self.ceiling, self.window + max(1, int(self.step * self.window)))
-        if self.step:
-            self.caution = 1
+        self.caution = 1 if self.step else self.caution
         self.progress, self.step = 0, min(1.0, 2 * self.step or 0.25)
         return True
+
+    def refused_at(self, others: int, sent: int, rounds: float) -> None:
+        """More than `others` are not borne. One that asks to wait for so many rounds of replies makes a try dearer."""
+        is_same = abs(others - self.bound) <= max(1, self.bound // 32)
+        most = max(_MOST_CAUTION, 2 * others)
+        self.caution = max(min(most, 2 * self.caution), int(rounds * others)) if is_same else 1
+        self.window = self.goal = self.bound = self.proven = others
+        self.progress, self.step, self.is_even, self.cut_after = 0, 0.0, True, sent
 
     def halve(self, others: int, sent: int) -> None:
         """Nothing more gets through, and what is in the air does not tell how many are borne."""
@@ -94,30 +100,23 @@ class Window:
         self.window = self.proven = max(1, others // 2)
         self.cut_after, self.is_even = sent, True
 
-    def refused_at(self, others: int, sent: int, rounds: float) -> None:
-        """More than `others` are not borne; refused at the same number again, it is tried less often.
-
-        One that asks to wait for so many rounds of replies makes a try so much dearer.
-        """
-        is_same = abs(others - self.bound) <= max(1, self.bound // 32)
-        self.caution = min(max(_MOST_CAUTION, 2 * others), 2 * self.caution) if is_same else 1
-        self.caution = max(self.caution, int(rounds * others))
-        self.window = self.goal = self.bound = self.proven = others
-        self.progress, self.step, self.is_even, self.cut_after = 0, 0.0, True, sent
-
 
 @dataclass(slots=True)
 class Rate:
-    """So many a second, evenly spaced; tried higher after some replies, and higher again, until it is refused."""
+    """So many a second, evenly spaced; tried higher after some replies, and higher again, until it is refused.
+
+    `most` is what the endpoint's own headers say; at `borne` something got through; `before` is what was allowed when
+    refusals here and there were taken for a rate.
+    """
 
     rate: float
     window: int
-    most: float = math.inf  # what the endpoint's own headers say
-    borne: float = 0.0  # at which something got through
+    before: Window | None = None
+    most: float = math.inf
+    borne: float = 0.0
     step: float = _SLOW_STEP
     progress: int = 0
     cut_after: int = 0
-    before: Window | None = None  # what was allowed when refusals here and there were taken for a rate
 
     def spacing(self, round_trip: float) -> float:
         return 1 / self.rate
@@ -130,27 +129,23 @@ class Rate:
             self.rate = max(self.rate, min(self.most, self.rate * (1 + self.step)))
             self.step = min(_QUICK_STEP, 2 * self.step)
 
-    def refused(self, is_much: bool) -> None:
-        self.rate = max(1 / LONGEST_PAUSE, (0.92 if is_much else 0.98) * self.rate)
+    def refused(self, is_one_of_many: bool) -> None:
+        self.rate = max(1 / LONGEST_PAUSE, self.rate * (_OF_MANY if is_one_of_many else _ONE))
         self.progress, self.step = 0, _SLOW_STEP
 
 
 @dataclass(slots=True)
 class Probing:
-    """Nothing gets through: one at a time, after growing pauses. `before` is what was allowed until then."""
+    """Nothing that left after `cut_after` gets through: one at a time, after growing pauses."""
 
     before: Start | Window | Rate
-    began: int  # the last departure before it
-    pressed: bool  # more were waiting
+    cut_after: int
     pause: float
     window = 1
 
     @property
     def rate(self) -> float:
         return 1 / self.pause
-
-    def spacing(self, round_trip: float) -> float:
-        return 0.0
 
     def refused(self, draw: float) -> float:
         """The pause before the next probe."""
