@@ -116,9 +116,9 @@ DEFECTS: dict[str, Callable[[], Any]] = {
     "headers of a window are taken for a bucket's": lambda: _patched(
         _put(Allowance, "told", put_back.told_of_a_bucket(Allowance.told))
     ),
-    "a single failure cuts the pace": lambda: _patched(_put(Row, "is_silent", lambda self, *_: len(self) > 0)),
+    "a single failure cuts the pace": lambda: _patched(_put(Row, "is_silent", put_back.silent_at_once)),
     "a stray refusal leaves a slow pace behind": lambda: _patched(
-        _put(Row, "is_silent", lambda self, *_: len(self) > 0),
+        _put(Row, "is_silent", put_back.silent_at_once),
         _put(Pace, "_resume", put_back.go_on_as_slowly_as_probed),
     ),
     "chance is taken for a rate": lambda: _patched(_put(Chance, "heard", put_back.found_the_rate(Chance.heard))),

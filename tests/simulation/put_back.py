@@ -17,7 +17,7 @@ from rewardcore.http.drivers.remote import RemoteDriver
 from rewardcore.http.engine import Engine, Flight, GiveUp
 from rewardcore.http.pace import Pace
 from rewardcore.http.pace.quota import Allowance
-from rewardcore.http.pace.refusals import Chance
+from rewardcore.http.pace.refusals import Chance, Row
 from rewardcore.http.pace.states import Rate
 from rewardcore.http.processes import SpawnedChild
 from rewardcore.http.request import Request
@@ -114,8 +114,12 @@ def told_of_a_bucket(told: Callable[..., None]) -> Callable[..., None]:
     return heard
 
 
-def go_on_as_slowly_as_probed(self: Pace, before: Any, began: int, pressed: bool, now: float) -> None:
-    self._go("heard in time", Rate(self.state.rate, self.ceiling, cut_after=self.sent), now)
+def silent_at_once(self: Row, least: int = 1) -> bool:
+    return bool(self._numbers)
+
+
+def go_on_as_slowly_as_probed(self: Pace, before: Any, now: float) -> None:
+    self._go("heard at a rate", Rate(self.state.rate, self.ceiling, cut_after=self.sent), now)
 
 
 def found_the_rate(heard: Callable[..., Any]) -> Callable[..., Any]:
