@@ -113,7 +113,7 @@ def _check_strays(seed: int, dice: random.Random) -> None:
 def _check_chance(seed: int, dice: random.Random) -> None:
     """Each failure is asked again at once by a plain loop, which has the same number in the air."""
     batches = Batches(seed, dice.choice([4, 12]), finds=dice.random() < 0.5)
-    share = batches.world.chance = dice.choice([0.02, 0.1])
+    share = batches.world.chance = dice.choice([0.02, 0.1, 0.2])
     clean = Batches(seed, batches.world.air.limit, finds=batches.finds)
     for each in batches, clean:
         each.temper = "slow"
