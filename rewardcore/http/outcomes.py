@@ -45,7 +45,9 @@ class Outcomes:
         if reply is not None:
             self.patience.heard(flight.latency)
             self._replied = True
-        self._reached = self._reached or not isinstance(failure, (ConnectionFailed, WorkerDied))
+        if isinstance(failure, WorkerDied) or type(failure) is Failure:
+            return  # which is our own machine's, and the endpoint may never have been asked
+        self._reached = self._reached or not isinstance(failure, ConnectionFailed)
         if failure is None or not failure.retryable:
             usage = reply.usage if reply is not None else None
             self.pace.answered(
@@ -64,7 +66,7 @@ class Outcomes:
             self.pace.refused(flight.number, now, others, presses, asked if fits else None, failure.quota)
         elif isinstance(failure, BrokenReply):
             self.pace.answered(flight.number, now, others)
-        elif not isinstance(failure, WorkerDied) and not _is_stale(flight, failure):
+        elif not _is_stale(flight, failure):
             self.pace.failed(flight.number, now, others, presses)
 
     def ends_all(self, failure: Failure) -> bool:
@@ -82,7 +84,7 @@ class Outcomes:
             return failure
         return NeverAnswered(f"{failure} (never an answer in {seconds:.0f} s; startup_timeout says how long to ask)")
 
-    def retry_at(self, flight: Flight, failure: Failure, now: float, others: int) -> float | None:
+    def retry_at(self, flight: Flight, failure: Failure, now: float) -> float | None:
         """When to try again; None when this failure was the last."""
         before, flight.failure = flight.failure, failure
         if not flight.seats:
@@ -93,10 +95,8 @@ class Outcomes:
         # no room: then others that got through say nothing about an outage that came after them.
         was_refused = isinstance(before, Overloaded) and not isinstance(failure, Overloaded)
         since = flight.number if was_refused else flight.failed
-        others_got_through = self.pace.last_good > since
-        # Known for faults of its own, and it cannot be what else is in the air that overloads the endpoint.
-        is_known = bool(flight.faults) and not (isinstance(failure, Overloaded) and others)
-        if self.blame.falls_on(flight, flight.number, failure, since, others_got_through, is_known):
+        got_through, is_known = self.pace.last_good > since, bool(flight.faults)
+        if self.blame.falls_on(flight, flight.number, failure, since, got_through, is_known):
             flight.faults += (failure,)
             if self.blame.is_final(flight.faults):
                 return None

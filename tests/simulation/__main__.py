@@ -10,7 +10,6 @@ import sys
 import time
 from collections.abc import Callable
 
-from tests.simulation import quota
 from tests.simulation.defects import DEFECTS
 from tests.simulation.history import play
 
@@ -42,7 +41,6 @@ def main() -> int:
     parser.add_argument("--first", type=int, default=0, metavar="SEED", help="the first of them (default 0)")
     parser.add_argument("--show", action="store_true", help="print every history")
     parser.add_argument("--defects", action="store_true", help="put known defects back, and see which are found")
-    parser.add_argument("--quota", action="store_true", help="which seeds are slower if their quota is told")
     options = parser.parse_args()
     if options.seeds < 1:
         parser.error(f"--seeds must be 1 or more, not {options.seeds}")
@@ -51,10 +49,6 @@ def main() -> int:
     def tell(line: str) -> None:
         print(line, file=sys.stderr, flush=True)
 
-    if options.quota:
-        slower = [wrong for wrong in map(quota.costs, seeds) if wrong]
-        print("\n".join([*slower, f"{len(seeds) - len(slower)} passed, {len(slower)} failed"]))
-        return 1 if slower else 0
     if options.defects:
         missed = 0
         for name, put_back in DEFECTS.items():

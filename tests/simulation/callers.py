@@ -58,15 +58,19 @@ class Callers:
         return do
 
     @contextlib.contextmanager
-    def within(self, seconds: float, what: str) -> Iterator[None]:
-        """Whatever happens, `what` takes so long at most; while everything is suspended, no time passes for it."""
-        ends = self._time() + seconds
+    def within(self, seconds: float, what: str, *, waits_for_threads: bool = False) -> Iterator[None]:
+        """Whatever happens, `what` takes so long at most; while everything is suspended, no time passes for it.
+
+        Nor while its thread is interrupted, or any thread, where it waits for others.
+        """
+        ends = self._time(waits_for_threads) + seconds
         yield
-        if (late := self._time() - ends) > _MOMENT:
+        if (late := self._time(waits_for_threads) - ends) > _MOMENT:
             raise Wrong(f"{what} lasts {late:.3f} s longer than it may")
 
-    def _time(self) -> float:
+    def _time(self, waits_for_threads: bool = False) -> float:
         away = Thread.current().away if is_in_thread() else 0.0
+        away = self.stage.away if waits_for_threads else away
         return self.stage.now() - self.stage.suspended - away
 
     def in_time(self) -> contextlib.AbstractContextManager[None]:
@@ -187,7 +191,7 @@ class Callers:
         self.world.note("close")
         if not self.is_closed:
             self.is_closed, self.closed_at = True, self.stage.now()
-        with self.within(self.closes_in, "close()"):
+        with self.within(self.closes_in, "close()", waits_for_threads=True):
             self.judge.close()
         if any(not process.is_dead for process in self.world.processes):
             raise Wrong("a process is left behind")

@@ -18,6 +18,9 @@ from rewardcore.http.drivers.remote import RemoteDriver
 from rewardcore.http.engine import Engine
 from rewardcore.http.flight import Flight
 from rewardcore.http.outcomes import Outcomes
+from rewardcore.http.pace import Pace
+from rewardcore.http.pace.quota import Allowance
+from rewardcore.http.pace.refusals import Chance, Row
 from rewardcore.http.processes import SpawnedChild
 from rewardcore.http.retry import Blame
 from rewardcore.http.transports.worker_pool import WorkerPool
@@ -108,6 +111,17 @@ DEFECTS: dict[str, Callable[[], Any]] = {
     ),
     "a stream's wake-up is lost": lambda: _patched(_put(Judge, "stream", put_back.interrupted_stream)),
     "whoever closes second comes back too early": lambda: _patched(_put(Driver, "end", put_back.end_for_the_first)),
+    # The pace.
+    "a rate is read wrongly from a quota": lambda: _patched(_put(reading, "read_quota", put_back.rate_of_a_tenth)),
+    "headers of a window are taken for a bucket's": lambda: _patched(
+        _put(Allowance, "told", put_back.told_of_a_bucket(Allowance.told))
+    ),
+    "a single failure cuts the pace": lambda: _patched(_put(Row, "is_silent", put_back.silent_at_once)),
+    "a stray refusal leaves a slow pace behind": lambda: _patched(
+        _put(Row, "is_silent", put_back.silent_at_once),
+        _put(Pace, "_resume", put_back.go_on_as_slowly_as_probed),
+    ),
+    "chance is taken for a rate": lambda: _patched(_put(Chance, "heard", put_back.found_the_rate(Chance.heard))),
     # Other processes.
     "the parent leaves the deadline to its child": lambda: _patched(_put(RemoteDriver, "_due", _nothing)),
     "stats wait for a child that is stopped": lambda: _patched(_put(remote, "_ASKING_SECONDS", 5.0)),
@@ -117,9 +131,8 @@ DEFECTS: dict[str, Callable[[], Any]] = {
     ),
     "a child that dies leaves its callers": lambda: _patched(_put(RemoteDriver, "lost", put_back.lose_a_child_only)),
     "a worker is lost at a cancel": lambda: _patched(_put(WorkerPool, "send", put_back.send_and_forget_who_died)),
-    # What is kept, and what is read.
+    # What is kept.
     "a row is gone before its commit": lambda: _patched(
         _put(SqliteCache, "_write", put_back.write_what_is_no_longer_there)
     ),
-    "a rate is read wrongly from a quota": lambda: _patched(_put(reading, "_quota", put_back.rate_of_a_tenth)),
 }

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import random
 from typing import Any
 
-from rewardcore import AsyncioJudge, Judge, RewardcoreError, Sample, Unparsed, Verdict
+from rewardcore import AsyncioJudge, Judge, RewardcoreError, Sample, Unparsed
 from rewardcore.calls import Driver, open_drivers
 from rewardcore.http.cache import Cache, GuardedCache
 from rewardcore.http.drivers.loop import LoopDriver
 from rewardcore.http.drivers.remote import RemoteDriver
 from rewardcore.http.drivers.sync import SyncDriver
-from rewardcore.http.pace import Pace
-from rewardcore.http.patience import Patience
+from rewardcore.http.pace import Pace, Patience
 from rewardcore.http.request import RequestBuilder
 from rewardcore.http.retry import Blame
 from rewardcore.judge import _judges
@@ -23,6 +21,7 @@ from tests.simulation.callers import Callers
 from tests.simulation.children import PlayedProcess
 from tests.simulation.ears import Ears
 from tests.simulation.invariants import Checked, check_end, check_instant
+from tests.simulation.pacing import EVERY, check_pace
 from tests.simulation.quota import draw_quota
 from tests.simulation.remote import GRACE, check_remote, check_remote_end, open_pool, open_remote, played
 from tests.simulation.stage import PROCESS, Stage
@@ -204,6 +203,8 @@ class History(Callers):
 
 def play(seed: int) -> str:
     """The history of this seed, if every promise was kept."""
+    if seed % EVERY == 0:
+        check_pace(seed)
     history = History(seed)
     try:
         history.play()
@@ -211,32 +212,3 @@ def play(seed: int) -> str:
         error.add_note("\n".join([*history.world.history[-80:], f"seed {seed}: {error}"]))
         raise
     return "\n".join(history.world.history)
-
-
-def one_batch(seed: int, *, tells: bool) -> tuple[float, int]:
-    """Quick samples at an endpoint with a quota and no other temper: the seconds it takes, and how many are lost."""
-    stage, dice = Stage(), random.Random(seed)
-    world = World(seed, stage, dice.choice([4, 12]))
-    world.cap, world.outages, world.quota, world.tells_quota = 10**6, [], draw_quota(dice), tells
-    rubric, finds = Rubric(world, True, None), dice.random() < 0.5
-    count, told = dice.choice([30, 100, 200]), list[Verdict]()
-    engine = Checked(
-        RequestBuilder(ENDPOINT, rubric),
-        rubric,
-        None,
-        Pace(world.air.limit, finds=finds, uniform=world.dice.random),
-        uniform=world.dice.random,
-    )
-    engine.world, engine.wire, engine.resumed_at = world, world.air, lambda: 0.0
-    driver = LoopDriver(stage, engine, lambda: Transport(world.air), lambda _: None, stage)  # type: ignore[arg-type]
-    judge = AsyncioJudge("quota", lambda: driver, 600.0, chunk_size=4)
-
-    async def play_it() -> None:
-        told.extend(await judge.ajudge(Sample("p", f"quick-{number % 6}") for number in range(count)))
-        took.append(stage.now())
-        await stage.start_thread(judge.close)
-
-    took: list[float] = []
-    with Ears(world, seed).listening():
-        stage.play(play_it(), lambda: None)
-    return took[0], sum(verdict.status != "ok" for verdict in told)

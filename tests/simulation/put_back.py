@@ -15,6 +15,10 @@ from rewardcore.http.cache_file import insist
 from rewardcore.http.drivers.loop import LoopDriver
 from rewardcore.http.drivers.remote import RemoteDriver
 from rewardcore.http.engine import Engine, Flight, GiveUp
+from rewardcore.http.pace import Pace
+from rewardcore.http.pace.quota import Allowance
+from rewardcore.http.pace.refusals import Chance, Row
+from rewardcore.http.pace.states import Rate
 from rewardcore.http.processes import SpawnedChild
 from rewardcore.http.request import Request
 from rewardcore.http.transports.worker_pool import WorkerPool
@@ -97,9 +101,34 @@ def again_without_faults(again: Callable[[Flight], Flight]) -> Callable[[Flight]
     return other
 
 
-def rate_of_a_tenth(headers: Any, usage: Any, read: Callable[..., Any] = reading._quota) -> Any:
-    quota = read(headers, usage)
-    return quota and quota._replace(rate=quota.rate / 10)
+def rate_of_a_tenth(headers: Any, usage: Any, now: Any, read: Callable[..., Any] = reading.read_quota) -> Any:
+    quota = read(headers, usage, now)
+    return quota and quota._replace(reset=10 * quota.reset)
+
+
+def told_of_a_bucket(told: Callable[..., None]) -> Callable[..., None]:
+    def heard(self: Allowance, quota: Any, number: int, at: float) -> None:
+        self._votes = 8
+        told(self, quota, number, at)
+
+    return heard
+
+
+def silent_at_once(self: Row, least: int = 1) -> bool:
+    return bool(self._numbers)
+
+
+def go_on_as_slowly_as_probed(self: Pace, before: Any, now: float) -> None:
+    self._go("heard at a rate", Rate(self.state.rate, self.ceiling, cut_after=self.sent), now)
+
+
+def found_the_rate(heard: Callable[..., Any]) -> Callable[..., Any]:
+    def found(self: Chance, number: int, is_refused: bool, sent: int) -> Any:
+        trial = heard(self, number, is_refused, sent)
+        self.share = 0.0
+        return trial
+
+    return found
 
 
 # What is told, and to whom.

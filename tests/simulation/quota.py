@@ -1,21 +1,13 @@
-"""Endpoints that bear so many requests in a time and say so, honestly, in `x-ratelimit-*` headers.
-
-Told or not, the endpoint is the same: `costs` plays it both ways, and a run that is told its quota must not be slower.
-"""
+"""Endpoints that bear so many requests in a time and say so, honestly, in the headers of OpenAI or of Anthropic."""
 
 from __future__ import annotations
 
 import math
 import random
-from collections.abc import Mapping
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 
 from rewardcore.reply import Quota
-
-#: A run whose quota is told takes at most so many times as long as one whose quota is not, and so many seconds more.
-TIMES, SECONDS = 1.3, 2.0
-#: Whether the tests ask for that. The pace of today takes a window for a bucket, and does not keep it.
-IS_CHECKED = False
 
 
 @dataclass
@@ -24,7 +16,7 @@ class Window:
 
     count: int
     seconds: float
-    is_whole: bool = False  # seconds are told as whole numbers, rounded up
+    style: str = "openai"
     _began: float = -math.inf
     _used: int = 0
 
@@ -38,19 +30,20 @@ class Window:
         return self._began + self.seconds - now
 
     def headers(self, now: float) -> dict[str, str]:
-        reset = self._began + self.seconds - now
-        return _headers(self.count, self.count - self._used, math.ceil(reset) if self.is_whole else reset)
+        return _headers(self.style, self.count, self.count - self._used, self._began + self.seconds, now)
 
     def check(self, quota: Quota) -> str:
-        return ""  # what a window's figures mean for a pace is the pace's to say
+        is_wrong = quota.reset > self.seconds + 1.0
+        return f"a window of {self.seconds:g} s is read as one of {quota.reset:g} s" if is_wrong else ""
 
 
 @dataclass
 class Bucket:
-    """So many a second, and so many in a burst; `reset` is when it is full again, as OpenAI tells it."""
+    """So many a second, and so many in a burst; `reset` is when it is full again."""
 
     rate: float
     burst: int
+    style: str = "openai"
     _held: float = field(default=-1.0)
     _at: float = 0.0
 
@@ -61,40 +54,29 @@ class Bucket:
         return max(0.0, opens)
 
     def headers(self, now: float) -> dict[str, str]:
-        return _headers(self.burst, math.floor(self._held), (self.burst - self._held) / self.rate)
+        full = now + (self.burst - self._held) / self.rate
+        return _headers(self.style, self.burst, math.floor(self._held), full, now)
 
     def check(self, quota: Quota) -> str:
         """What is read as fewer a second than it takes makes a run slower than it need be."""
-        is_wrong = quota.rate < 0.8 * self.rate
-        return f"{self.rate:g} requests a second are read as {quota.rate:g}" if is_wrong else ""
+        told_early = quota.reset - (0.0 if self.style == "openai" else 1.0)  # a moment may be rounded up
+        rate = (quota.limit - quota.left) / max(1e-3, told_early)
+        return f"{self.rate:g} requests a second are read as {rate:g}" if rate < 0.8 * self.rate else ""
 
 
 def draw_quota(dice: random.Random) -> Window | Bucket:
+    style = dice.choice(["openai", "openai", "openai in whole seconds", "anthropic"])
     if dice.random() < 0.5:
         count, seconds = dice.choice([(5, 2.0), (10, 4.0), (50, 10.0)])
-        return Window(count, seconds, dice.random() < 0.3)
+        return Window(count, seconds, style)
     rate, burst = dice.choice([(2.0, 4), (5.0, 20), (20.0, 20)])
-    return Bucket(rate, burst)
+    return Bucket(rate, burst)  # rounded to whole seconds, what is told of one that is soon full again is nonsense
 
 
-def _headers(limit: int, left: int, reset: float) -> Mapping[str, str] | dict[str, str]:
-    names = ("limit", "remaining", "reset")
-    told = (str(limit), str(left), f"{max(0.001, reset):.3f}s")
-    return {f"x-ratelimit-{name}-requests": value for name, value in zip(names, told, strict=True)}
-
-
-def seconds_of(seed: int, *, tells: bool) -> tuple[float, int]:
-    """How long one batch takes at an endpoint with a quota, and how many of it are lost."""
-    from tests.simulation.history import one_batch  # which plays what is drawn here
-
-    return one_batch(seed, tells=tells)
-
-
-def costs(seed: int) -> str:
-    """What being told of a quota costs, if it costs more than it may; nothing may be lost by it."""
-    (told, lost), (untold, _) = seconds_of(seed, tells=True), seconds_of(seed, tells=False)
-    if lost:
-        return f"seed {seed}: {lost} samples are lost where the quota is told"
-    if told > TIMES * untold + SECONDS:
-        return f"seed {seed}: {told:.1f} s where the quota is told, {untold:.1f} s where it is not"
-    return ""
+def _headers(style: str, limit: int, left: int, moment: float, now: float) -> dict[str, str]:
+    names, name, seconds = ("limit", "remaining", "reset"), "x-ratelimit-{}-requests", max(0.001, moment - now)
+    reset = f"{math.ceil(seconds)}s" if style == "openai in whole seconds" else f"{seconds:.3f}s"
+    if style == "anthropic":
+        name, reset = "anthropic-ratelimit-requests-{}", datetime.fromtimestamp(math.ceil(moment), UTC).isoformat()
+    told = (str(limit), str(left), reset)
+    return {name.format(part): value for part, value in zip(names, told, strict=True)}

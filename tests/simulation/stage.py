@@ -86,7 +86,7 @@ class Stage(asyncio.SelectorEventLoop):
         self._clock_resolution = 1e-9
         self.threads: list[Thread] = []
         self.wrong: BaseException | None = None
-        self.resumed_at = self.suspended = 0.0
+        self.resumed_at = self.suspended = self.away = 0.0  # `away` is how long threads were interrupted, all in all
         #: For how many seconds a thread is interrupted between two lines of what several threads touch, if it is.
         self.interrupts: Callable[[], float | None] | None = None
         self.set_exception_handler(self._note)

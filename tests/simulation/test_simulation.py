@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from tests.simulation import quota
 from tests.simulation.__main__ import failures
 from tests.simulation.defects import DEFECTS
 from tests.simulation.history import play
@@ -30,8 +29,3 @@ def test_the_simulation_finds_a_defect_that_is_put_back(defect: str) -> None:
     with DEFECTS[defect]():
         assert failures(range(2000), most=1), "none of 2,000 histories shows it"
     assert not failures(range(5)), "the defect is still there afterwards"
-
-
-@pytest.mark.skipif(not quota.IS_CHECKED, reason="the pace reads a window for a bucket")
-def test_a_run_that_is_told_its_quota_is_not_slower() -> None:
-    assert [wrong for wrong in map(quota.costs, range(60)) if wrong] == []

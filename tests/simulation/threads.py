@@ -123,6 +123,7 @@ class Thread:
             return self._at_line
         if (seconds := interrupts()) is not None:
             self.away += seconds
+            self._stage.away += seconds
             self._stage.call_later(seconds, self._resume, context=self.context)
             self.pause()
         return self._at_line

@@ -40,7 +40,6 @@ if TYPE_CHECKING:
     from tests.simulation.children import PlayedChild, PlayedProcess
 
 ENDPOINT = Endpoint("http://judge.test/v1", "judge", api_key_env=None)
-READER = ReplyReader(ENDPOINT)
 #: What a sample may be like, and how often it is drawn. The first two are fine.
 TEMPERS = {
     "quick": 10,
@@ -92,6 +91,9 @@ class World:
         self.cap = self.dice.choice([1, 2, 4, 100, 100, 100])
         self.quota: Window | Bucket | None = None
         self.tells_quota = True
+        self.chance = 0.0  # that a request fails for no reason
+        self.strays: dict[int, float] = {}  # which requests are refused for no reason, and after how many seconds
+        self._reader = ReplyReader(ENDPOINT, stage.now)
         self.outages: list[tuple[float, float, type[Failure]]] = []
         while self.dice.random() < 0.5:
             start = self.dice.choice([0.0, 0.3, 2.0, 20.0])
@@ -123,6 +125,9 @@ class World:
         opens_in = self.quota.opens_in(now) if self.quota is not None else 0.0
         if opens_in:
             return 0.0, self._read(429, self.blame(word, "nobody's fault"), opens_in)
+        if self.replies in self.strays or (self.chance and self.dice.random() < self.chance):
+            seconds = self.strays.get(self.replies, 0.0)
+            return seconds, self.dice.choice([Transient, Overloaded])(self.blame(word, "nobody's fault"))
         answer: Failure | Exception | Reply = self._read(200, f"{score_of(word)} reply {self.replies} to {word}")
         if temper == "moody" and self.dice.random() < 0.6:
             passing = self.dice.choice(PASSING)
@@ -148,7 +153,7 @@ class World:
                 headers["retry-after"] = f"{opens_in:.3f}"
         document = {"choices": [{"index": 0, "message": {"content": text}}], "error": {"message": text}}
         try:
-            reply = READER.read(status, headers, orjson.dumps(document))
+            reply = self._reader.read(status, headers, orjson.dumps(document))
         except Failure as failure:
             return failure
         if self.quota is not None and reply.quota is not None and (wrong := self.quota.check(reply.quota)):
