@@ -17,13 +17,14 @@ _STEADY = 0.8
 _LONGEST_REST = 64
 #: What half as many must bring at least, and twice as many, in shares of what the present window brings.
 _AS_MUCH, _MORE = 0.95, 1.1
+#: Up to here a window may grow without proof that so many are not slow.
+_HARMLESS = 100000
 
 
 class Knee:
-    """`is_slow` says that the window may not grow."""
-
     def __init__(self) -> None:
-        self.is_slow = False
+        self._is_slow = False
+        self._proven = 0
         self._quickest = math.inf
         self._trial: tuple[int, float] | None = None  # the window before it, and what that brought
         self._tries_less = True
@@ -41,8 +42,12 @@ class Knee:
         self._at_departure = self._at_landing = self._peak = 0  # in flight: the sums, and the most
         self._seconds, self._tokens = 0.0, 0
 
+    def allows(self, window: int) -> bool:
+        """Whether the window may grow: to twice what was seen to be quick."""
+        return not self._is_slow and window < max(_HARMLESS, 2 * self._proven)
+
     def departed(self, number: int, in_flight: int, window: int) -> None:
-        if (not self._end or number > self._end + 2 * window) and in_flight >= _STEADY * window:
+        if not self._end and in_flight >= _STEADY * window:
             self._begin(number, window)
         if number < self._end:
             self._at_departure += in_flight
@@ -50,6 +55,8 @@ class Knee:
 
     def landed(self, number: int, seconds: float, tokens: int | None, in_flight: int, window: int) -> int | None:
         """The window to go on with; None to go on as it is."""
+        if number >= self._end + window > window:  # too many of the cohort have failed
+            self.begin()
         if not self._first <= number < self._end:
             return None
         self._seconds += seconds
@@ -61,7 +68,9 @@ class Knee:
         size, pace, choice = self._end - self._first, self._seconds / self._tokens, None
         self._quickest = min(1.001 * self._quickest, pace)
         if self._at_departure >= _STEADY * size * self._peak:  # else they left into a window that was still filling
-            self.is_slow = pace > _SLOW * self._quickest
+            self._is_slow = pace > _SLOW * self._quickest
+            if not self._is_slow:
+                self._proven = max(self._proven, self._peak)
             crowd = (self._at_departure + self._at_landing) / (2 * size - size // 8)
             choice = self._decide(crowd / max(pace, 1e-9), window) if crowd >= _STEADY * window else None
         self.begin()
@@ -80,7 +89,7 @@ class Knee:
                 self._rest = self._resting = min(_LONGEST_REST, 2 * self._resting)
                 return before
             self._rest = self._resting = 1
-        if not self.is_slow:
+        if not self._is_slow:
             return None
         self._rest -= 1
         if self._rest > 0:

@@ -168,6 +168,8 @@ class Pace:
         self._count(number, False, now)
         state = self.state
         if isinstance(state, Start):
+            if self._knee is not None and seconds is not None:
+                self._knee.landed(number, seconds, tokens, others + 1, state.window)
             if self._answers >= _ENOUGH:
                 self._go("answered", Window(state.window, self.ceiling, self.ceiling), now)
         elif number <= state.cut_after or self._chance.trial is not None:
@@ -232,7 +234,7 @@ class Pace:
             self._go("knee", state, now)
         # A place more is earned only where the present ones are used: by what was sent since this one left.
         is_used = 4 * (self.sent - number + 1) >= state.window
-        if choice is None and is_used and not (knee and knee.is_slow) and state.got_through(others):
+        if choice is None and is_used and (knee is None or knee.allows(state.window)) and state.got_through(others):
             self._go("grown", state, now)
 
     def _is_limit(self, number: int, now: float, others: int, pressed: bool, retry_after: float) -> bool:
@@ -243,7 +245,7 @@ class Pace:
         if isinstance(state, Window) and number <= state.cut_after:  # one more of the burst that was cut already
             if 0 < others < state.window:
                 state.window = state.goal = state.bound = state.proven = others
-            return True
+            return others > 0
         # A window that is all in the air says as much as samples that wait: the batch is just as large.
         presses = pressed or 8 * others >= 7 * state.window
         proven, was_cut = (state.proven, state.cut_after) if isinstance(state, Window) else (0, 0)
@@ -363,6 +365,6 @@ class Pace:
         following, reason = TRANSITIONS[type(self.state), what]
         assert type(state) is following
         self.state = state
-        if self._knee is not None:
+        if self._knee is not None and what not in ("answered", "grown"):
             self._knee.begin()
         self.changes.append(PaceChange(now, following.__name__.lower(), self.words, reason))
