@@ -29,6 +29,8 @@ _DEEP = 8
 _HEARING = 0.02
 #: Of a trial's first round so many outcomes at most tell of what was before it.
 _FIRST_ROUND = 24
+#: What headers tell of a rate is rounded: so much more is tried.
+_MORE_THAN_TOLD = 1.1
 #: While nothing gets through, this share of what leaves may be retries.
 _RETRIES = 0.1
 _MEMORY, _TICK, _LATE, _REMEMBERED = 1 / 32, 1e-9, 0.005, 10
@@ -57,7 +59,7 @@ TRANSITIONS: dict[tuple[type, str], tuple[type, str]] = {
     (Rate, "lifted"): (Window, "so many a second are not refused"),
     (Rate, "silent"): (Probing, "nothing gets through"),
     (Probing, "heard"): (Window, "it answers again: as before"),
-    (Probing, "heard at a rate"): (Rate, "it answers again: as before"),
+    (Probing, "heard at a rate"): (Rate, "it answers again: at the rate that it bore"),
 }
 
 
@@ -75,6 +77,8 @@ class Pace:
         self._knee = Knee() if finds else None
         self._next = -math.inf  # when the next may leave
         self._probes = self._probed_again = 0
+        self._uncut: Start | Window | None = None  # before the burst of refusals that is being heard
+        self._resumed: tuple[float, int, int] | None = None  # when an outage was over, what was sent and failed by then
         self._tried = (0.0, 0)  # when the last trial of a rate began, and what was accepted by then
         self._uniform = uniform
 
@@ -190,7 +194,7 @@ class Pace:
         self._missed(number)
         if self._row.is_silent(_ALONE):
             self._next = max(self._next, now + _HEARING)
-        self._is_silent(number, now, others)
+        self._is_silent(number, now, others, is_full=False)
 
     def refused(
         self,
@@ -217,7 +221,7 @@ class Pace:
             self._next = max(self._next, now + min(_HEARING, self.latency / 4 or _HEARING))
             if self._is_limit(number, now, others, pressed, retry_after or 0.0):
                 return
-        if not self._is_silent(number, now, others) and pressed and self._row.last_good:
+        if not self._is_silent(number, now, others, is_full=True) and pressed and self._row.last_good:
             self._try_half(now, others)
 
     def _missed(self, number: int) -> None:
@@ -244,19 +248,24 @@ class Pace:
             return False
         if isinstance(state, Window) and number <= state.cut_after:  # one more of the burst that was cut already
             if 0 < others < state.window:
-                state.window = state.goal = state.bound = state.proven = others
+                if state.goal <= state.window:  # else it is halved, and nobody knows of a limit
+                    state.goal = state.bound = others
+                state.window = state.proven = others
             return others > 0
         # A window that is all in the air says as much as samples that wait: the batch is just as large.
         presses = pressed or 8 * others >= 7 * state.window
         proven, was_cut = (state.proven, state.cut_after) if isinstance(state, Window) else (0, 0)
+        if isinstance(state, Window) and 0 < state.bound < state.window:
+            proven -= max(1, proven // 32)  # one more is tried, and others have landed while it was refused
         if not (presses and 0 < others >= proven and (was_cut or self._row.is_limit(self.sent))):
             return False
+        self._uncut = replace(state)
         state = state if isinstance(state, Window) else Window(others, self.ceiling)
         state.refused_at(others, self.sent, 8 * retry_after / max(self.latency, 1e-3))
         self._go("limit", state, now)
         return True
 
-    def _is_silent(self, number: int, now: float, others: int) -> bool:
+    def _is_silent(self, number: int, now: float, others: int, is_full: bool) -> bool:
         """Nothing gets through: what is allowed is halved while others are in the air, and then probed."""
         state = self.state
         if not isinstance(state, Probing):
@@ -264,36 +273,46 @@ class Pace:
                 return False
             self._chance.forget()
             if others and not isinstance(state, Rate):
-                self._drain(state, number, now, others)
+                self._drain(state, number, now, others, is_full)
                 return True
             pause = 1 / state.rate or self.latency / 2 or FIRST_PAUSE
-            state = Probing(state, 0, min(LONGEST_PAUSE, max(1e-3, pause)))
+            if isinstance(state, Window) and number <= state.cut_after and self._uncut is not None:
+                before: Start | Asking = self._uncut  # of all that burst nothing got through: it was no limit
+            else:
+                before = state
+            state = Probing(before, 0, min(LONGEST_PAUSE, max(1e-3, pause)))
             self._go("silent", state, now)
         if number > state.cut_after:
             state.cut_after = self.sent
             self._next = max(self._next, now + state.refused(self._uniform()))
         return True
 
-    def _drain(self, state: Start | Window, number: int, now: float, others: int) -> None:
+    def _drain(self, state: Start | Window, number: int, now: float, others: int, is_full: bool) -> None:
         """Half of what is left in the air are enough, and nobody takes the place of what has failed."""
         if isinstance(state, Start):
             self._go("halved", Window(others, self.ceiling, state.window, is_even=True, cut_after=self.sent), now)
-        elif number > state.cut_after:
+        elif number > state.cut_after and not (is_full and others >= state.proven):  # else a limit is being met
             state.halve(others, self.sent)
             self._go("halved", state, now)
 
     def _resume(self, before: Start | Asking, now: float) -> None:
-        """Something got through: as before, but evenly spaced."""
+        """Something got through: as before, but evenly spaced; or, if that was refused so soon, what was accepted."""
+        resumed, self._resumed = self._resumed, (now, self.sent, self._failed)
         self._next = now
-        if isinstance(before, Rate):
+        if resumed is not None and self.sent <= resumed[1] + 4 * before.window and self.is_dry:
+            accepted = max(1, self.sent - resumed[1] - (self._failed - resumed[2]))
+            borne = Rate(accepted / max(now - resumed[0], 1e-3), self.ceiling, cut_after=self.sent)
+            self._go("heard at a rate", borne, now)
+        elif isinstance(before, Rate):
             rate = before.borne or before.rate
             self._go("heard at a rate", Rate(rate, self.ceiling, most=before.most, cut_after=self.sent), now)
-            return
-        window, bound = before.window, 0
-        if isinstance(before, Window):
-            window, bound = max(window, before.goal), before.bound
-        window = min(window, bound or self.ceiling)
-        self._go("heard", Window(window, self.ceiling, window, bound, window, is_even=True, cut_after=self.sent), now)
+        else:
+            window, bound = before.window, 0
+            if isinstance(before, Window):
+                window, bound = max(window, before.goal), before.bound
+            window = min(window, bound or self.ceiling)
+            again = Window(window, self.ceiling, window, bound, window, is_even=True, cut_after=self.sent)
+            self._go("heard", again, now)
 
     def _try_half(self, now: float, others: int) -> None:
         state = self.state
@@ -351,7 +370,7 @@ class Pace:
         if not allowance.rate or allowance.is_window:
             return
         if isinstance(state, Rate):
-            state.most = allowance.rate
+            state.most = _MORE_THAN_TOLD * allowance.rate
             if state.before is not None and left >= state.before.window:
                 self._go("lifted", state.before, now)
         elif (
@@ -359,7 +378,7 @@ class Pace:
             and quota.left < 0.1 * quota.limit
             and allowance.rate * self.latency < state.window
         ):
-            self._go("quota", Rate(allowance.rate, self.ceiling, state, allowance.rate), now)
+            self._go("quota", Rate(allowance.rate, self.ceiling, state, _MORE_THAN_TOLD * allowance.rate), now)
 
     def _go(self, what: str, state: State, now: float) -> None:
         following, reason = TRANSITIONS[type(self.state), what]

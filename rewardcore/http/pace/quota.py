@@ -38,7 +38,8 @@ class Allowance:
         if last.limit == quota.limit and last.left < last.limit:
             as_bucket = abs(last.reset * used / (last.limit - last.left) - quota.reset)
             as_window = abs(last.reset - since - quota.reset)
-            votes = self._votes + (as_window > as_bucket) - (as_bucket > as_window)
+            unsure = 1.0 if _is_whole(last.reset) and _is_whole(quota.reset) else 0.0  # rounded, up or down
+            votes = self._votes + (as_window > as_bucket + unsure) - (as_bucket > as_window + unsure)
             self._votes = min(_SURE, max(-_SURE, votes))
             self.is_window = self._votes < 0
         if self._votes > 0 and 2 * used >= quota.limit and quota.reset > 0.0:
@@ -60,3 +61,7 @@ class Allowance:
             self._until, self._budget = now + self._period, sent + self._last.limit // self._cost
             return -math.inf
         return self._until
+
+
+def _is_whole(seconds: float) -> bool:
+    return seconds == int(seconds)

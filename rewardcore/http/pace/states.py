@@ -74,13 +74,15 @@ class Window:
 
     def got_through(self, others: int) -> bool:
         """Whether it has grown beyond what was known."""
-        self.proven = max(self.proven, min(others + 1, self.window))
+        # A reply may land while one that will be refused is in the air: no more than the known limit is proven.
+        self.proven = max(self.proven, min(others + 1, self.bound or self.window))
         if self.window < self.goal:
             self.window += 1
             return False
         self.progress += self.window < self.ceiling
         if self.progress < max(self.caution, self.window):
             return False
+        self.bound = self.bound and self.window
         self.window = self.goal = min(self.ceiling, self.window + max(1, int(self.step * self.window)))
         self.caution = 1 if self.step else self.caution
         self.progress, self.step = 0, min(1.0, 2 * self.step or 0.25)
