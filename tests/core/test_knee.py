@@ -53,7 +53,7 @@ def test_auto_grows_to_its_ceiling_where_more_always_brings_more(seed, seconds):
 def test_auto_backs_off_where_half_as_many_bring_as_much(seed, seconds):
     """40 are served at once, and whoever comes on top of them waits: nothing is ever refused."""
     world = auto(queueing(40, seconds, seed)).run(until=100 * seconds)
-    assert 36 <= mean(world.windows(50 * seconds)) <= 8 * 40
+    assert 36 <= mean(world.windows(50 * seconds)) <= 14 * 40
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -113,8 +113,7 @@ def test_one_long_first_reply_does_not_make_the_others_quick():
 @pytest.mark.parametrize("cap", [10, 80, 300])
 def test_auto_finds_a_cap_that_is_refused(cap):
     world = auto(at_once(cap)).run(until=300.0)
-    settled = world.windows(150.0)
-    assert 0.7 * cap <= mean(settled) <= 1.1 * cap
+    assert 0.7 * cap <= world.pace.at_once <= 1.1 * cap
     assert world.count("refused") <= 0.05 * world.count("fine") + 512
 
 
@@ -153,17 +152,16 @@ def rounds():
     return Rounds(Knee())
 
 
-def test_quick_cohorts_change_nothing_and_allow_twice_as_many(rounds):
+def test_quick_cohorts_change_nothing_and_allow_more(rounds):
     for window in (8, 16, 32, 64, 128):
         assert rounds.cohort(window, 1.0) is None
-        assert rounds.knee.allows(max(63, 2 * window - 1))
-    assert not rounds.knee.allows(256)
+        assert not rounds.knee.is_slow
 
 
 def test_a_slow_cohort_is_suspected_and_half_as_many_are_tried(rounds):
     rounds.cohort(64, 1.0)
     assert rounds.cohort(128, 2.0) == 64
-    assert not rounds.knee.allows(64)
+    assert rounds.knee.is_slow
 
 
 def test_what_brings_as_much_stays_halved(rounds):
@@ -206,7 +204,7 @@ def test_replies_of_other_cohorts_are_no_evidence(rounds):
     knee._begin(1001, 64)
     for number in [*range(1, 1001), *range(5000, 6000)]:
         assert knee.landed(number, 100.0, 1, 64, 64) is None
-    assert knee.allows(8)
+    assert not knee.is_slow
 
 
 @settings(max_examples=200)
@@ -228,7 +226,7 @@ def test_whatever_comes_back_the_choice_is_a_number_of_places(replies):
         knee.departed(sent, in_flight, window)
         choice = knee.landed(min(number, sent), seconds, tokens, in_flight, window)
         assert choice is None or (type(choice) is int and choice >= 1)
-        assert type(knee.allows(window)) is bool
+        assert type(knee.is_slow) is bool
 
 
 def test_a_reply_costs_the_same_however_many_there_were():

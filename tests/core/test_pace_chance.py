@@ -33,8 +33,8 @@ def test_chance_is_known_by_a_trial_that_does_not_help_and_is_taken_back(seed):
     world = World(drawn(), by_chance(0.1, fine, seed)).run(replies=1000)
     states, reasons = zip(*kinds(world), strict=True)
     assert set(states) == {"window"}
-    assert "Half of it is tried" in reasons[0]
-    assert "it is chance, and overlooked" in reasons[-1]
+    assert "are half as many?" in reasons[0]
+    assert "that is chance, and overlooked" in reasons[-1]
     assert min(world.windows(0.0)) >= 30, "half of it is tried"
     assert world.pace.window == 60
 
@@ -63,7 +63,7 @@ def test_a_limit_that_begins_beside_chance_is_found():
     met, refused = world.now, world.count("refused")
     world.run(until=met + 60.0)
     fine_then = sum(what == "fine" for time, what, _ in world.outcomes if time > met)
-    assert fine_then >= 0.5 * 20 * 60
+    assert fine_then >= 0.4 * 20 * 60
     assert world.count("refused") - refused <= fine_then
 
 
@@ -83,7 +83,7 @@ def test_chance_beside_a_limit_is_not_asked_ever_more_slowly(endpoint, share):
     first = world.now
     world.run(replies=6000)
     assert world.now - first <= 1.25 * first, "it does not get slower"
-    assert world.now <= 3 * 6000 / (30 * (1 - share))
+    assert world.now <= 5 * 6000 / (30 * (1 - share))
 
 
 # Two by accident.

@@ -9,6 +9,7 @@ import pytest
 
 from rewardcore.http.pace import AUTO_CEILING
 from rewardcore.http.pace.machine import TRANSITIONS
+from rewardcore.http.pace.states import Rate
 from tests.core.pace_world import (
     Ways,
     World,
@@ -87,9 +88,40 @@ def stormy_rate():
     return world.run(replies=3000).ways
 
 
+def a_rate():
+    pace = answered(limit(), 60)
+    pace.state = Rate(50.0, 60, cut_after=pace.sent)
+    return pace, Ways(pace)
+
+
+def a_rate_that_is_lifted():
+    pace, ways = a_rate()
+    for now in range(2, 2000):
+        pace.answered(*sent(pace, 1, float(now)), now + 1.0, 0, 1.0, 10)
+    return ways.look()
+
+
+def alone_and_lost(pace, ways):
+    """One after the other, and nothing gets through."""
+    for now in range(2, 8):
+        pace.failed(*sent(pace, 1, float(now)), now + 0.5, 0, True)
+    return ways.look()
+
+
+def a_limit_before_anybody_has_answered():
+    pace = auto()
+    ways = Ways(pace)
+    for others, number in zip(range(7, 1, -1), sent(pace, 8)[2:], strict=True):
+        pace.refused(number, 0.1, others, True)
+    return ways.look()
+
+
 def test_every_row_of_the_table_comes_up():
     assert len(ROWS) == len(TRANSITIONS), "a row is known by its states and its reason"
     ways = [*(played(name).ways for name in HISTORIES), lifted(), never_there(), stormy_rate()]
+    ways += [a_rate_that_is_lifted(), alone_and_lost(*a_rate()), a_limit_before_anybody_has_answered()]
+    pace = auto()
+    ways += [alone_and_lost(pace, Ways(pace)), World(a_pace(), told(20, 50)).run(replies=300).ways]
     taken = set().union(*(way.taken for way in ways))
     assert taken <= ROWS.keys()
     assert sorted(ROWS[row] for row in ROWS.keys() - taken) == []
@@ -120,7 +152,7 @@ def test_the_last_ten_changes_are_kept_and_told_in_their_order(name):
     [
         (limit, "window: 60 at once"),
         (auto, "start: 8 at once"),
-        (lambda: played("so many a second").pace, r"rate: [0-9]+\.[0-9] a second"),
+        (lambda: played("a quota in headers").pace, r"rate: [0-9]+\.[0-9] a second"),
         (lambda: never_there().pace, "window: [0-9]+ at once"),
     ],
 )

@@ -17,14 +17,13 @@ _STEADY = 0.8
 _LONGEST_REST = 64
 #: What half as many must bring at least, and twice as many, in shares of what the present window brings.
 _AS_MUCH, _MORE = 0.95, 1.1
-#: Up to here a window may grow without proof that so many are not slow.
-_HARMLESS = 100000
 
 
 class Knee:
+    """`is_slow` says that the window may not grow."""
+
     def __init__(self) -> None:
-        self._is_slow = False
-        self._proven = 0
+        self.is_slow = False
         self._quickest = math.inf
         self._trial: tuple[int, float] | None = None  # the window before it, and what that brought
         self._tries_less = True
@@ -41,10 +40,6 @@ class Knee:
         self._left = size - size // 8  # who waits for the longest replies learns nothing for long
         self._at_departure = self._at_landing = self._peak = 0  # in flight: the sums, and the most
         self._seconds, self._tokens = 0.0, 0
-
-    def allows(self, window: int) -> bool:
-        """Whether the window may grow: to twice what was seen to be quick."""
-        return not self._is_slow and window < max(_HARMLESS, 2 * self._proven)
 
     def departed(self, number: int, in_flight: int, window: int) -> None:
         if not self._end and in_flight >= _STEADY * window:
@@ -68,9 +63,7 @@ class Knee:
         size, pace, choice = self._end - self._first, self._seconds / self._tokens, None
         self._quickest = min(1.001 * self._quickest, pace)
         if self._at_departure >= _STEADY * size * self._peak:  # else they left into a window that was still filling
-            self._is_slow = pace > _SLOW * self._quickest
-            if not self._is_slow:
-                self._proven = max(self._proven, self._peak)
+            self.is_slow = pace > _SLOW * self._quickest
             crowd = (self._at_departure + self._at_landing) / (2 * size - size // 8)
             choice = self._decide(crowd / max(pace, 1e-9), window) if crowd >= _STEADY * window else None
         self.begin()
@@ -89,7 +82,7 @@ class Knee:
                 self._rest = self._resting = min(_LONGEST_REST, 2 * self._resting)
                 return before
             self._rest = self._resting = 1
-        if not self._is_slow:
+        if not self.is_slow:
             return None
         self._rest -= 1
         if self._rest > 0:

@@ -238,7 +238,7 @@ class Pace:
             self._go("knee", state, now)
         # A place more is earned only where the present ones are used: by what was sent since this one left.
         is_used = 4 * (self.sent - number + 1) >= state.window
-        if choice is None and is_used and (knee is None or knee.allows(state.window)) and state.got_through(others):
+        if choice is None and is_used and (knee is None or not knee.is_slow) and state.got_through(others):
             self._go("grown", state, now)
 
     def _is_limit(self, number: int, now: float, others: int, pressed: bool, retry_after: float) -> bool:
@@ -257,6 +257,7 @@ class Pace:
         proven, was_cut = (state.proven, state.cut_after) if isinstance(state, Window) else (0, 0)
         if isinstance(state, Window) and 0 < state.bound < state.window:
             proven -= max(1, proven // 32)  # one more is tried, and others have landed while it was refused
+            others = max(others, state.bound) if others >= proven else others
         if not (presses and 0 < others >= proven and (was_cut or self._row.is_limit(self.sent))):
             return False
         self._uncut = replace(state)
@@ -280,7 +281,7 @@ class Pace:
                 before: Start | Asking = self._uncut  # of all that burst nothing got through: it was no limit
             else:
                 before = state
-            state = Probing(before, 0, min(LONGEST_PAUSE, max(1e-3, pause)))
+            state = Probing(before, self.sent, min(LONGEST_PAUSE, max(1e-3, pause)))
             self._go("silent", state, now)
         if number > state.cut_after:
             state.cut_after = self.sent
@@ -291,7 +292,9 @@ class Pace:
         """Half of what is left in the air are enough, and nobody takes the place of what has failed."""
         if isinstance(state, Start):
             self._go("halved", Window(others, self.ceiling, state.window, is_even=True, cut_after=self.sent), now)
-        elif number > state.cut_after and not (is_full and others >= state.proven):  # else a limit is being met
+        elif number <= state.cut_after:
+            state.window = min(state.window, others)
+        elif not (is_full and others >= state.proven):  # else a limit is being met
             state.halve(others, self.sent)
             self._go("halved", state, now)
 
@@ -299,7 +302,8 @@ class Pace:
         """Something got through: as before, but evenly spaced; or, if that was refused so soon, what was accepted."""
         resumed, self._resumed = self._resumed, (now, self.sent, self._failed)
         self._next = now
-        if resumed is not None and self.sent <= resumed[1] + 4 * before.window and self.is_dry:
+        began = self.state.began if isinstance(self.state, Probing) else math.inf
+        if resumed is not None and began <= resumed[1] + 4 * before.window:
             accepted = max(1, self.sent - resumed[1] - (self._failed - resumed[2]))
             borne = Rate(accepted / max(now - resumed[0], 1e-3), self.ceiling, cut_after=self.sent)
             self._go("heard at a rate", borne, now)

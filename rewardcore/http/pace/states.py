@@ -138,11 +138,15 @@ class Rate:
 
 @dataclass(slots=True)
 class Probing:
-    """Nothing that left after `cut_after` gets through: one at a time, after growing pauses."""
+    """Nothing gets through that left after `cut_after`: one at a time, after growing pauses.
+
+    `before` is what was allowed until then, when `began` had left.
+    """
 
     before: Start | Window | Rate
-    cut_after: int
+    began: int
     pause: float
+    cut_after: int = 0
     window = 1
 
     @property
