@@ -66,7 +66,7 @@ def test_who_never_comes_to_the_end_of_a_window_is_never_held_back(style, settin
 @pytest.mark.parametrize("style", [as_openai, as_anthropic])
 @pytest.mark.parametrize("burst", [50, 500])
 def test_a_bucket_that_is_told_is_asked_at_its_own_pace(setting, style, burst):
-    """Within a twentieth of a client that knows beforehand what is accepted; from a wide window, it is first refused."""
+    """Within a twentieth of a client that knows beforehand what is accepted; else it is refused first."""
     at_once = math.inf if setting == "auto" else setting
     ideal = sum(own_pace(Bucket(rate=50, burst=burst), at_once, batches=2))
     player = judged(Bucket(rate=50, burst=burst, tells=style), setting, batches=2, size=1024)

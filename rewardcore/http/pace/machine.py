@@ -117,14 +117,13 @@ class Pace:
     @property
     def words(self) -> str:
         """What is allowed now, for people."""
-        if self.is_dry:
-            return f"one at a time, after {1 / self.rate:.1f} s, until it answers or the deadline has passed"
-        return f"{self.window} at once" if self.rate == math.inf else f"{self.rate:.1f} a second"
+        return _said(self.state)
 
     @property
     def told(self) -> PaceState:
         """For `judge.stats`."""
-        return PaceState(type(self.state).__name__.lower(), self.words, tuple(self.changes))
+        state = self.state  # once: whoever asks may be in another thread
+        return PaceState(type(state).__name__.lower(), _said(state), tuple(self.changes))
 
     def wait(self, now: float, in_flight: int) -> float:
         """Seconds until another may leave; infinity for not before one lands."""
@@ -391,3 +390,9 @@ class Pace:
         if self._knee is not None and what not in ("answered", "grown"):
             self._knee.begin()
         self.changes.append(PaceChange(now, following.__name__.lower(), self.words, reason))
+
+
+def _said(state: State) -> str:
+    if isinstance(state, Probing):
+        return f"one at a time, after {state.pause:.1f} s, until it answers or the deadline has passed"
+    return f"{state.window} at once" if state.rate == math.inf else f"{state.rate:.1f} a second"
