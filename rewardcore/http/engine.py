@@ -194,7 +194,7 @@ class Engine:
                 return self._break(flight, failure)
             if failure.retryable:
                 self._let_down(flight)
-                retry_at = outcomes.retry_at(flight, failure, now)
+                retry_at = outcomes.retry_at(flight, failure, now, others)
                 if retry_at is not None:
                     outcomes.tell(failure, now)
                     self._parked.add(retry_at, flight)

@@ -84,7 +84,7 @@ class Outcomes:
             return failure
         return NeverAnswered(f"{failure} (never an answer in {seconds:.0f} s; startup_timeout says how long to ask)")
 
-    def retry_at(self, flight: Flight, failure: Failure, now: float) -> float | None:
+    def retry_at(self, flight: Flight, failure: Failure, now: float, others: int) -> float | None:
         """When to try again; None when this failure was the last."""
         before, flight.failure = flight.failure, failure
         if not flight.seats:
@@ -95,7 +95,9 @@ class Outcomes:
         # no room: then others that got through say nothing about an outage that came after them.
         was_refused = isinstance(before, Overloaded) and not isinstance(failure, Overloaded)
         since = flight.number if was_refused else flight.failed
-        got_through, is_known = self.pace.last_good > since, bool(flight.faults)
+        got_through = self.pace.last_good > since
+        # Known for faults of its own, and it cannot be what else is in the air that overloads the endpoint.
+        is_known = bool(flight.faults) and not (isinstance(failure, Overloaded) and others)
         if self.blame.falls_on(flight, flight.number, failure, since, got_through, is_known):
             flight.faults += (failure,)
             if self.blame.is_final(flight.faults):

@@ -60,9 +60,8 @@ def _seconds(value: str) -> float | None:
 class Blame:
     """Whose fault a failure is: the sample's, if others get through that left after it, else the endpoint's.
 
-    An overload is the sample's only if, moreover, nobody else was refused. Once a failure was a sample's own, the next
-    ones are too while only such samples fail: the last ones of a batch have nobody left beside them. An overload is
-    no such proof: whoever is alone with it may as well have met an outage, and waits.
+    An overload is the sample's only if nobody else was refused either. Once a failure was a sample's own, the next ones
+    are too while only such samples fail: the last ones of a batch have nobody left beside them.
     """
 
     def __init__(self, max_retries: int = MAX_RETRIES) -> None:
@@ -82,10 +81,8 @@ class Blame:
         self._latest, self._before = (who, number), others_failed
         if isinstance(failure, (BrokenReply, WorkerDied)):
             return True
-        if isinstance(failure, Overloaded):
-            is_own = others_got_through and others_failed < since and not isinstance(failure, RateLimited)
-        else:
-            is_own = others_got_through or (is_known and not self._others_fail)
+        is_own = others_got_through and (others_failed < since or not isinstance(failure, Overloaded))
+        is_own = (is_own or (is_known and not self._others_fail)) and not isinstance(failure, RateLimited)
         self._others_fail = self._others_fail or not is_own
         return is_own
 

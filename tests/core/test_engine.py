@@ -450,19 +450,6 @@ def test_what_fails_for_one_sample_alone_is_final_after_a_few_attempts(kind, lim
     assert MAX_RETRIES < verdict.attempts <= MAX_RETRIES + 3
 
 
-def test_the_last_sample_that_waits_is_not_blamed_for_a_second_outage():
-    """One success between two outages tells of no fault, and whoever is alone cannot be told from an outage."""
-    desk = Desk(limit=2)
-    call = desk.call("a", "b")
-
-    def answer(flight):
-        is_up = 20.0 < desk.now < 30.0 and asked(flight) == "b"
-        return Answer(GOOD, 1.0) if is_up or desk.now > 0.9 * DEADLINE else failed(Overloaded)
-
-    desk.drive(answer)
-    assert [call.told[index].status for index in (0, 1)] == ["ok", "ok"]
-
-
 @pytest.mark.parametrize("kind", [Transient, Overloaded, ConnectionFailed])
 def test_what_a_worker_made_of_it_does_not_say_that_the_endpoint_answers(kind):
     """A bare Failure is our own machine's: who fails meanwhile may have met an outage."""

@@ -128,11 +128,6 @@ def test_an_overload_is_the_samples_fault_only_if_nobody_else_was_refused():
     assert not falls(blame, "other", Overloaded, 5, since=2, got_through=True), "a was refused meanwhile"
 
 
-def test_an_overload_of_one_that_is_alone_may_be_an_outage_whatever_is_known_of_it():
-    assert not falls(Blame(), "a", Overloaded, 3, since=2, is_known=True)
-    assert falls(Blame(), "a", Transient, 3, since=2, is_known=True)
-
-
 @pytest.mark.parametrize("kind", [Transient, ConnectionFailed])
 def test_the_last_samples_of_a_batch_keep_their_fault_while_only_such_fail(kind):
     blame = Blame()

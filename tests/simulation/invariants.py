@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 from rewardcore.calls import Call, Run
-from rewardcore.failures import DeadlinePassed, Denied, Failure, JudgeClosed, Overloaded, Stalled, WorkerDied, WrongPath
+from rewardcore.failures import DeadlinePassed, Denied, Failure, JudgeClosed, Stalled, WorkerDied, WrongPath
 from rewardcore.http.cache import GuardedCache
 from rewardcore.http.drivers.loop import LoopDriver
 from rewardcore.http.engine import _STEPS_ASIDE, LOOK_SECONDS, Engine, Flight
@@ -144,8 +144,7 @@ class Checked(Engine):
         if "nobody's fault" in said and word.split("-")[0] in ("quick", "slow", "nested"):
             own = [fault for fault in faults if "nobody's fault" not in str(fault)]
             is_last = sum(len(other.waiting) for other in self._open) == 1  # nobody can tell an outage from a fault
-            is_excused = not isinstance(failure, Overloaded) and (own or is_last)
-            is_excused = is_excused or "past the deadline" in said or self.blame._max_retries < 5
+            is_excused = own or is_last or "past the deadline" in said or self.blame._max_retries < 5
             return "" if is_excused else "is given up for what is not its fault"
         if isinstance(failure, Stalled) and "asked" in said:
             is_prompt = word.startswith("quick") and not self.resumed_at() and not self.world.children
