@@ -191,7 +191,7 @@ class Pace:
     def failed(self, number: int, now: float, others: int, pressed: bool) -> None:
         """An attempt failed, but not for want of room: by itself it says nothing."""
         self._missed(number)
-        if self._row.is_silent(_ALONE):
+        if self._row.is_silent(2):
             self._next = max(self._next, now + _HEARING)
         self._is_silent(number, now, others, is_full=False)
 

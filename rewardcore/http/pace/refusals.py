@@ -14,6 +14,8 @@ from typing import Generic, TypeVar
 
 #: Failures that nothing got through between: so many are no accident, if they are such a share of what left meanwhile.
 IN_A_ROW, _MOSTLY, _NEARLY_ALL = 6, 0.75, 0.9
+#: Where answers come in another order, some are always in the air between them: then so many, and such a share.
+_MANY_FAILED, _WITH_MANY = 16, 0.6
 #: Half is tried where so many refusals are such a share of what left, and so many not less than half of that share.
 _FEW, _MANY, _REMEMBERED = 4, 1 / 8, 16
 #: In a trial so many refusals by chance are waited for; at less than this share of them it has helped.
@@ -48,7 +50,8 @@ class Row:
 
     def is_silent(self, least: int = IN_A_ROW) -> bool:
         """Nothing gets through: nearly all that left between the first and the last of them has failed."""
-        return self._is_row(least, _NEARLY_ALL, max(self._numbers, default=0))
+        last = max(self._numbers, default=0)
+        return self._is_row(least, _NEARLY_ALL, last) or self._is_row(_MANY_FAILED, _WITH_MANY, last)
 
     def _is_row(self, least: int, share: float, until: int) -> bool:
         numbers = self._numbers
