@@ -102,7 +102,7 @@ DEFECTS = [
                 "        self.stats.in_flight += failure is not None\n",
             ),
         ),
-        ("refused-crowd", "makespan"),
+        ("refused-crowd", "pause before a retry"),
     ),
     Defect(
         "Retry-After is ignored",
