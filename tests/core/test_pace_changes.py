@@ -8,8 +8,8 @@ import re
 import pytest
 
 from rewardcore.http.pace import AUTO_CEILING
-from rewardcore.http.pace.machine import TRANSITIONS
 from rewardcore.http.pace.states import Rate
+from rewardcore.http.pace.transitions import TRANSITIONS
 from tests.core.pace_world import (
     Ways,
     World,

@@ -20,7 +20,8 @@ from rewardcore.http.flight import Flight
 from rewardcore.http.outcomes import Outcomes
 from rewardcore.http.pace import Pace
 from rewardcore.http.pace.quota import Allowance
-from rewardcore.http.pace.refusals import Chance, Row
+from rewardcore.http.pace.refusals import Row
+from rewardcore.http.pace.trials import Trials
 from rewardcore.http.processes import SpawnedChild
 from rewardcore.http.retry import Blame
 from rewardcore.http.transports.worker_pool import WorkerPool
@@ -121,7 +122,7 @@ DEFECTS: dict[str, Callable[[], Any]] = {
         _put(Row, "is_silent", put_back.silent_at_once),
         _put(Pace, "_resume", put_back.go_on_as_slowly_as_probed),
     ),
-    "chance is taken for a rate": lambda: _patched(_put(Chance, "heard", put_back.found_the_rate(Chance.heard))),
+    "chance is taken for a rate": lambda: _patched(_put(Trials, "heard", put_back.found_the_rate(Trials.heard))),
     # Other processes.
     "the parent leaves the deadline to its child": lambda: _patched(_put(RemoteDriver, "_due", _nothing)),
     "stats wait for a child that is stopped": lambda: _patched(_put(remote, "_ASKING_SECONDS", 5.0)),

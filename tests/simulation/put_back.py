@@ -17,8 +17,9 @@ from rewardcore.http.drivers.remote import RemoteDriver
 from rewardcore.http.engine import Engine, Flight, GiveUp
 from rewardcore.http.pace import Pace
 from rewardcore.http.pace.quota import Allowance
-from rewardcore.http.pace.refusals import Chance, Row
+from rewardcore.http.pace.refusals import Row
 from rewardcore.http.pace.states import Rate
+from rewardcore.http.pace.trials import Trials
 from rewardcore.http.processes import SpawnedChild
 from rewardcore.http.request import Request
 from rewardcore.http.transports.worker_pool import WorkerPool
@@ -123,10 +124,10 @@ def go_on_as_slowly_as_probed(self: Pace, before: Any, now: float) -> None:
 
 
 def found_the_rate(heard: Callable[..., Any]) -> Callable[..., Any]:
-    def found(self: Chance, number: int, is_refused: bool, sent: int) -> Any:
-        trial = heard(self, number, is_refused, sent)
-        self.share = 0.0
-        return trial
+    def found(self: Trials, number: int, is_refused: bool, state: Any, sent: int, latency: float) -> Any:
+        trial, self.share = self.trial, 0.0
+        ended = heard(self, number, is_refused, state, sent, latency)
+        return ("helped", self._rate_after(trial, sent, latency)) if ended and ended[0] == "chance" else ended
 
     return found
 

@@ -15,8 +15,10 @@ from ...reply import Quota
 from ...stats import PaceChange, PaceState
 from .knee import Knee
 from .quota import Allowance
-from .refusals import IN_A_ROW, Chance, Row, Trial
+from .refusals import IN_A_ROW, Row
 from .states import AUTO_START, FIRST_PAUSE, LONGEST_PAUSE, Probing, Rate, Start, Window
+from .transitions import TRANSITIONS, Asking, State, said
+from .trials import Trials
 
 AUTO_CEILING = 1024
 #: So many answers end the start: the very first may be the shortest of all.
@@ -27,40 +29,9 @@ _ALONE = 4
 _DEEP = 8
 #: After a refusal the next departure waits until the rest of its burst is heard, in seconds.
 _HEARING = 0.02
-#: Of a trial's first round so many outcomes at most tell of what was before it.
-_FIRST_ROUND = 24
-#: What headers tell of a rate is rounded: so much more is tried.
-_MORE_THAN_TOLD = 1.1
 #: While nothing gets through, this share of what leaves may be retries.
 _RETRIES = 0.1
 _MEMORY, _TICK, _LATE, _REMEMBERED = 1 / 32, 1e-9, 0.005, 10
-Asking = Window | Rate
-State = Start | Asking | Probing
-
-#: What may happen in each state: the next state, and the reason for people. Nothing else leads anywhere.
-TRANSITIONS: dict[tuple[type, str], tuple[type, str]] = {
-    (Start, "answered"): (Window, "the first answers are in"),
-    (Start, "limit"): (Window, "refused with so many in flight"),
-    (Start, "halved"): (Window, "nothing gets through, though some are in flight: no more than these"),
-    (Start, "silent"): (Probing, "nothing gets through"),
-    (Window, "limit"): (Window, "refused with so many in flight"),
-    (Window, "grown"): (Window, "so many were borne: more are tried"),
-    (Window, "knee"): (Window, "replies are slow: as many tokens a second with another number in flight?"),
-    (Window, "trial"): (Window, "some are refused: are half as many?"),
-    (Window, "helped"): (Rate, "none were refused at half: it bears so many a second"),
-    (Window, "chance"): (Window, "as many were refused at half: that is chance, and overlooked"),
-    (Window, "quota"): (Rate, "its headers tell the rate"),
-    (Window, "halved"): (Window, "nothing more gets through, though some are in flight: half"),
-    (Window, "silent"): (Probing, "nothing gets through"),
-    (Window, "heard"): (Window, "it answers again: as before"),
-    (Rate, "trial"): (Rate, "some are refused: are half as many?"),
-    (Rate, "helped"): (Rate, "none were refused at half: it bears so many a second"),
-    (Rate, "chance"): (Window, "as many were refused at half: that is chance, and overlooked"),
-    (Rate, "lifted"): (Window, "so many a second are not refused"),
-    (Rate, "silent"): (Probing, "nothing gets through"),
-    (Probing, "heard"): (Window, "it answers again: as before"),
-    (Probing, "heard at a rate"): (Rate, "it answers again: at the rate that it bore"),
-}
 
 
 class Pace:
@@ -73,13 +44,12 @@ class Pace:
         self.latency = self._latest = 0.0  # seconds a reply takes: the mean, and the last one
         self.sent = self._answers = self._failed = 0
         self._row, self._allowance = Row(), Allowance()
-        self._chance: Chance[Asking] = Chance()
+        self._trials = Trials(ceiling)
         self._knee = Knee() if finds else None
         self._next = -math.inf  # when the next may leave
         self._probes = self._probed_again = 0
         self._uncut: Start | Window | None = None  # before the burst of refusals that is being heard
         self._resumed: tuple[float, int, int] | None = None  # when an outage was over, what was sent and failed by then
-        self._tried = (0.0, 0)  # when the last trial of a rate began, and what was accepted by then
         self._uniform = uniform
 
     @property
@@ -117,13 +87,13 @@ class Pace:
     @property
     def words(self) -> str:
         """What is allowed now, for people."""
-        return _said(self.state)
+        return said(self.state)
 
     @property
     def told(self) -> PaceState:
         """For `judge.stats`."""
         state = self.state  # once: whoever asks may be in another thread
-        return PaceState(type(state).__name__.lower(), _said(state), tuple(self.changes))
+        return PaceState(type(state).__name__.lower(), said(state), tuple(self.changes))
 
     def wait(self, now: float, in_flight: int) -> float:
         """Seconds until another may leave; infinity for not before one lands."""
@@ -168,14 +138,14 @@ class Pace:
             self._latest = seconds
         if quota is not None:
             self._heed(quota, number, now - (seconds or 0.0), now)
-        self._count(number, False, now)
+        self._hear(number, now, is_refused=False)
         state = self.state
         if isinstance(state, Start):
             if self._knee is not None and seconds is not None:
                 self._knee.landed(number, seconds, tokens, others + 1, state.window)
             if self._answers >= _ENOUGH:
                 self._go("answered", Window(state.window, self.ceiling, self.ceiling), now)
-        elif number <= state.cut_after or self._chance.trial is not None:
+        elif number <= state.cut_after or self._trials.trial is not None:
             return
         elif isinstance(state, Probing) or (
             isinstance(state, Window) and state.is_even and _DEEP * state.window <= state.goal
@@ -214,14 +184,23 @@ class Pace:
         if not others and retry_after is not None:  # nothing is taken at all: nobody may go before
             self._next = max(self._next, now + retry_after + 0.1 * self._uniform() * min(retry_after, FIRST_PAUSE))
         if not self.is_dry:
-            self._count(number, True, now)
-            if self._chance.overlooks(self._row, self.sent):
+            self._hear(number, now, is_refused=True)
+            if self._trials.overlooks(self._row, self.sent):
                 return
             self._next = max(self._next, now + min(_HEARING, self.latency / 4 or _HEARING))
             if self._is_limit(number, now, others, pressed, retry_after or 0.0):
                 return
         if not self._is_silent(number, now, others, is_full=True) and pressed and self._row.last_good:
-            self._try_half(now, others)
+            accepted = self.sent - self._failed
+            half = self._trials.begin(self.state, now, others, self.sent, accepted, self.latency)
+            if half is not None:
+                self._go("trial", half, now)
+
+    def _hear(self, number: int, now: float, is_refused: bool) -> None:
+        """An outcome may end a trial."""
+        ended = self._trials.heard(number, is_refused, self.state, self.sent, self.latency)
+        if ended is not None:
+            self._go(*ended, now)
 
     def _missed(self, number: int) -> None:
         self._failed += 1
@@ -271,7 +250,7 @@ class Pace:
         if not isinstance(state, Probing):
             if not self._row.is_silent(IN_A_ROW if others else _ALONE):
                 return False
-            self._chance.forget()
+            self._trials.forget()
             if others and not isinstance(state, Rate):
                 self._drain(state, number, now, others, is_full)
                 return True
@@ -317,71 +296,11 @@ class Pace:
             again = Window(window, self.ceiling, window, bound, window, is_even=True, cut_after=self.sent)
             self._go("heard", again, now)
 
-    def _try_half(self, now: float, others: int) -> None:
-        state = self.state
-        if not isinstance(state, (Window, Rate)):
-            return
-        if isinstance(state, Rate):
-            state.refused(self._chance.among(self.sent, 2) >= 1 / 8)
-        if not self._chance.is_suspected(self.sent):
-            return
-        before, half, borne = replace(state), state, 0.0
-        if isinstance(half, Rate):
-            (began, by_then), self._tried = self._tried, (now, self.sent - self._failed)
-            borne = (self._tried[1] - by_then) / (now - began) if 0.0 < began < now else 0.0
-        else:
-            self._tried = 0.0, 0
-            most = max(others + 1, min(half.window, half.proven))
-            half = Window(most, self.ceiling, proven=most, is_even=True)
-        self._chance.begin(before, self.sent, self._halved(half), borne)
-        self._go("trial", half, now)
-
-    def _halved(self, state: Asking) -> int:
-        """The last departure of its first round, which still tells of what was before."""
-        if isinstance(state, Rate):
-            state.rate /= 2
-            return self.sent + min(_FIRST_ROUND, int(state.rate * self.latency))
-        state.window = max(1, state.window // 2)
-        return self.sent + min(_FIRST_ROUND, state.window)
-
-    def _count(self, number: int, is_refused: bool, now: float) -> None:
-        """An outcome may end a trial."""
-        trial, state = self._chance.heard(number, is_refused, self.sent), self.state
-        if trial is None or not isinstance(state, (Window, Rate)):
-            return
-        if (worse := self._chance.trial) is not None:
-            worse.first = self._halved(state)
-            self._go("trial", state, now)
-        elif self._chance.share:
-            before = trial.before
-            before = before.before or Window(self.ceiling, self.ceiling) if isinstance(before, Rate) else before
-            self._go("chance", before, now)
-        else:
-            self._go("helped", self._rate_after(trial), now)
-
-    def _rate_after(self, trial: Trial[Asking]) -> Rate:
-        before = trial.before
-        rate = before.rate if isinstance(before, Rate) else before.window / max(self.latency, 1e-3)
-        rate = trial.borne or 0.98 * max(0.5, 1 - trial.share) * rate
-        window = before.before if isinstance(before, Rate) else before
-        return Rate(max(1 / LONGEST_PAUSE, rate), self.ceiling, window, cut_after=self.sent)
-
     def _heed(self, quota: Quota, number: int, seen: float, now: float) -> None:
-        allowance, state = self._allowance, self.state
-        allowance.told(quota, number, seen)
-        left = quota.left / (quota.cost or 1)
-        if not allowance.rate or allowance.is_window:
-            return
-        if isinstance(state, Rate):
-            state.most = _MORE_THAN_TOLD * allowance.rate
-            if state.before is not None and left >= state.before.window:
-                self._go("lifted", state.before, now)
-        elif (
-            isinstance(state, Window)
-            and quota.left < 0.1 * quota.limit
-            and allowance.rate * self.latency < state.window
-        ):
-            self._go("quota", Rate(allowance.rate, self.ceiling, state, _MORE_THAN_TOLD * allowance.rate), now)
+        self._allowance.told(quota, number, seen)
+        told = self._allowance.change(self.state, self.latency, self.ceiling)
+        if told is not None:
+            self._go(*told, now)
 
     def _go(self, what: str, state: State, now: float) -> None:
         following, reason = TRANSITIONS[type(self.state), what]
@@ -390,9 +309,3 @@ class Pace:
         if self._knee is not None and what not in ("answered", "grown"):
             self._knee.begin()
         self.changes.append(PaceChange(now, following.__name__.lower(), self.words, reason))
-
-
-def _said(state: State) -> str:
-    if isinstance(state, Probing):
-        return f"one at a time, after {state.pause:.1f} s, until it answers or the deadline has passed"
-    return f"{state.window} at once" if state.rate == math.inf else f"{state.rate:.1f} a second"

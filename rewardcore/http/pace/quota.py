@@ -9,11 +9,15 @@ from __future__ import annotations
 import math
 
 from ...reply import Quota
+from .states import Rate, Window
+from .transitions import State
 
 #: So many signs more for one than for the other are as good as any number.
 _SURE = 8
 #: A bucket's rate is told in seconds that are rounded, up or down: the highest of late is the truth.
 _FADING = 0.98
+#: So much more than the told rate is tried; and it is told early enough where so much is left.
+_MORE_THAN_TOLD, _LITTLE = 1.1, 0.1
 #: Seconds after the moment that was told; twice as many each time that nothing was taken then.
 _MARGIN = 0.02
 
@@ -61,6 +65,19 @@ class Allowance:
             self._until, self._budget = now + self._period, sent + self._last.limit // self._cost
             return -math.inf
         return self._until
+
+    def change(self, state: State, latency: float, ceiling: int) -> tuple[str, Window | Rate] | None:
+        """What a bucket's rate makes of the pace: it rules while little is left."""
+        quota, rate = self._last, self.rate
+        if not rate or self.is_window:
+            return None
+        if isinstance(state, Rate):
+            state.most = _MORE_THAN_TOLD * rate
+            if state.before is not None and quota.left >= state.before.window * (quota.cost or 1):
+                return "lifted", state.before
+        elif isinstance(state, Window) and quota.left < _LITTLE * quota.limit and rate * latency < state.window:
+            return "quota", Rate(rate, ceiling, state, _MORE_THAN_TOLD * rate)
+        return None
 
 
 def _is_whole(seconds: float) -> bool:
