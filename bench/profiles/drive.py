@@ -160,7 +160,7 @@ class Player:
 
     def _look(self) -> None:
         pace, in_flight = self.engine.pace, self.engine.stats.in_flight
-        self.moments.append(Moment(self.now, pace.window, pace.rate, pace.latency, in_flight, self.refused))
+        self.moments.append(Moment(self.now, pace.window, math.inf, pace.latency, in_flight, self.refused))
         latest = list(pace.changes)  # it keeps ten
         known = next((place for place, one in enumerate(latest, 1) if self.changes and one is self.changes[-1]), 0)
         self.changes += latest[known:]

@@ -309,7 +309,7 @@ class Engine:
         seconds = now - flight.sent_at
         flight.failure = failure = Stalled(f"no reply from {self.builder.host} within {seconds:.1f} s")
         flight.latency = seconds
-        self.pace.failed(flight.number, now, self.stats.in_flight - 1, self._presses)
+        self.pace.failed(flight.number, now, self.stats.in_flight - 1)
         self._let_down(flight)
         if self._outcomes.is_last_stall(flight, failure):
             self._land(flight, Answer(failure=Stalled(f"{failure}, asked {flight.attempts} times")))
@@ -330,7 +330,7 @@ class Engine:
         return max(0.0, min(when, late, stall, self._deadlines.next()) - now)
 
     def _depart(self, flight: Flight, now: float) -> Flight:
-        flight.number = self.pace.departed(now, self.stats.in_flight + 1, flight.attempts > 0)
+        flight.number = self.pace.departed(now, self.stats.in_flight + 1)
         self.stats.departed()
         self._stalling += flight.stalls > 0
         if flight.attempts:

@@ -67,7 +67,7 @@ class Outcomes:
         elif isinstance(failure, BrokenReply):
             self.pace.answered(flight.number, now, others)
         elif not _is_stale(flight, failure):
-            self.pace.failed(flight.number, now, others, presses)
+            self.pace.failed(flight.number, now, others)
 
     def ends_all(self, failure: Failure) -> bool:
         """Whether every further request would share it."""
@@ -128,8 +128,8 @@ class Outcomes:
 
     def tell(self, failure: Failure, now: float) -> None:
         """A line for people, where one is due, on what failed and is asked again."""
-        if (told := self.trouble.told(failure, now, self.pace.at_once)) is not None:
-            doing = f"asking again, {self.pace.words}"
+        if (told := self.trouble.told(failure, now, self.pace.window)) is not None:
+            doing = f"asking again, {self.pace.told.allowed}"
             if not self._reached and self.startup_timeout < math.inf:
                 doing = f"it has never answered, and is asked for {self.startup_timeout:g} s (startup_timeout)"
             say(logging.WARNING, "%s", self.mask(f"{told}; {doing}"))

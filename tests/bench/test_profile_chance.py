@@ -11,7 +11,7 @@ from bench.profiles.__main__ import main
 from bench.profiles.drive import Player, new_pace, own_pace, play
 from bench.profiles.endpoints import ByChance, Decision, Endpoint
 from bench.scenarios import CHANCE, REGISTRY
-from rewardcore.http.pace.trials import Trials
+from rewardcore.http.pace.refusals import Chance
 
 measured = functools.cache(chance.measure)
 
@@ -26,7 +26,7 @@ def test_the_cases_are_every_share_size_status_and_limit_once():
 
 
 def test_a_pace_that_never_overlooks_chance_misses_the_gate(monkeypatch):
-    monkeypatch.setattr(Trials, "overlooks", lambda self, row, sent: False)
+    monkeypatch.setattr(Chance, "overlooks", lambda self, sent: False)
     case = chance.Case(0.3, 128, 60, 503)
     assert any("times a plain loop, more than 1.2" in miss for miss in chance.misses(case, chance.measure(case)))
 

@@ -100,8 +100,11 @@ def test_the_same_run_twice_gives_the_same_figures(name):
 
 
 class NeverGrowsBack(Pace):
-    def _widen(self, state, number, now, others, seconds, tokens):
-        pass
+    def answered(self, number, now, others, seconds=None, tokens=None, quota=None):
+        cut, places = getattr(self.state, "cut_after", 0), self.state.window
+        super().answered(number, now, others, seconds, tokens, quota)
+        if cut:
+            self.state.places = min(self.state.places, places)
 
 
 class IgnoresRefusals(Pace):
@@ -113,7 +116,7 @@ class HalvesAtEachRefusal(Pace):
     def refused(self, number, now, others, pressed, retry_after=None, quota=None):
         super().refused(number, now, others, pressed, retry_after, quota)
         if isinstance(self.state, Window):
-            self.state.window = self.state.goal = max(1, self.state.window // 2)
+            self.state.places = max(1, self.state.places // 2)
 
 
 class IgnoresQuotas(Pace):

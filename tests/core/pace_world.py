@@ -58,7 +58,7 @@ class World:
         elif what == "refused":
             self.pace.refused(number, self.now, others, True, None, *quota)
         else:
-            self.pace.failed(number, self.now, others, True)
+            self.pace.failed(number, self.now, others)
         self.outcomes.append((self.now, what, self.pace.window))
         self._counts[what] += 1
         self.ways.look()
@@ -180,5 +180,19 @@ def probe(pace, now, outcome="refused"):
     if outcome == "fine":
         pace.answered(number, now + 0.1, 0, 0.1, TOKENS)
     else:
-        getattr(pace, outcome)(number, now, 0, True)
+        fail(pace, outcome, number, now, 0)
     return now
+
+
+def fail(pace, outcome, number, now, others):
+    """For want of room while more wait, or of another fault."""
+    if outcome == "refused":
+        pace.refused(number, now, others, True)
+    else:
+        pace.failed(number, now, others)
+
+
+def flow(pace):
+    """Requests a second that it lets go; infinity where they are not spaced."""
+    spacing = pace.state.spacing(pace.window, pace.latency)
+    return 1 / spacing if spacing else math.inf

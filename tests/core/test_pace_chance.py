@@ -1,6 +1,5 @@
 """Failures by chance: what is scattered cuts nothing, and a cut that does not help is taken back."""
 
-import math
 import random
 from functools import partial
 
@@ -25,7 +24,7 @@ SHARES = [0.02, 0.1, 0.3]
 def test_where_some_fail_by_chance_it_is_nearly_as_fast_as_where_none_do(share, what):
     worlds = [World(drawn(), by_chance(share, fine, seed, what)).run(replies=6000) for seed in range(5)]
     assert sum(world.now for world in worlds) <= 1.2 * 5 * 6000 / 60
-    assert {(world.pace.window, world.pace.rate) for world in worlds} == {(60, math.inf)}
+    assert {world.pace.window for world in worlds} == {60}
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -35,7 +34,7 @@ def test_chance_is_known_by_a_trial_that_does_not_help_and_is_taken_back(seed):
     assert set(states) == {"window"}
     assert "are half as many?" in reasons[0]
     assert "that is chance, and overlooked" in reasons[-1]
-    assert min(world.windows(0.0)) >= 30, "half of it is tried"
+    assert 20 <= min(world.windows(0.0)) <= 30, "half of what is in the air is tried"
     assert world.pace.window == 60
 
 
@@ -53,7 +52,7 @@ def test_chance_that_begins_late_and_goes_again_leaves_nothing_behind(share):
     ended = world.now
     world.run(replies=5000)
     assert world.now - ended <= 1.1 * 1000 / 60
-    assert (world.pace.window, world.pace.rate) == (60, math.inf)
+    assert world.pace.window == 60
 
 
 def test_a_limit_that_begins_beside_chance_is_found():
@@ -99,11 +98,11 @@ def test_two_stray_503s_leave_no_slow_pace_behind(second):
         pace.answered(number, 3.0, others, 1.0, TOKENS)
     if second == "a straggler":
         pace.refused(numbers[59], 9.0, 0, False)
-        again = pace.departed(9.1, 1, again=True)
+        again = pace.departed(9.1, 1)
         pace.answered(again, 10.1, 0, 1.0, TOKENS)
     else:
         pace.refused(numbers[59], 3.0, 0, False)
-    assert (pace.window, pace.rate, pace.is_dry, list(pace.changes)) == (60, math.inf, False, [])
+    assert (pace.window, pace.is_dry, list(pace.changes)) == (60, False, [])
     now = 20.0
     assert [pace.wait(now, in_flight) for in_flight in range(60) if pace.departed(now, in_flight + 1)] == [0.0] * 60
 
@@ -117,4 +116,4 @@ def test_a_few_stragglers_that_fail_alone_at_the_end_of_a_batch_are_no_outage():
         now += 1.0
     assert (pace.window, pace.is_dry) == (60, False)
     pace.answered(pace.departed(now, 1), now + 1.0, 0, 1.0, TOKENS)
-    assert (pace.window, pace.rate, list(pace.changes)) == (60, math.inf, [])
+    assert (pace.window, list(pace.changes)) == (60, [])

@@ -1,15 +1,13 @@
 """What a pace tells of itself: each row of its table comes up, and has its reason in plain words."""
 
 import functools
-import math
 import random
 import re
 
 import pytest
 
 from rewardcore.http.pace import AUTO_CEILING
-from rewardcore.http.pace.states import Rate
-from rewardcore.http.pace.transitions import TRANSITIONS
+from rewardcore.http.pace.states import TRANSITIONS
 from tests.core.pace_world import (
     Ways,
     World,
@@ -77,7 +75,7 @@ def never_there():
     pace = auto()
     ways = Ways(pace)
     for others, number in zip(range(7, -1, -1), sent(pace, 8), strict=True):
-        pace.failed(number, 0.1, others, True)
+        pace.failed(number, 0.1, others)
     probe(pace, 0.1, "fine")
     return ways.look()
 
@@ -88,23 +86,10 @@ def stormy_rate():
     return world.run(replies=3000).ways
 
 
-def a_rate():
-    pace = answered(limit(), 60)
-    pace.state = Rate(50.0, 60, cut_after=pace.sent)
-    return pace, Ways(pace)
-
-
-def a_rate_that_is_lifted():
-    pace, ways = a_rate()
-    for now in range(2, 2000):
-        pace.answered(*sent(pace, 1, float(now)), now + 1.0, 0, 1.0, 10)
-    return ways.look()
-
-
 def alone_and_lost(pace, ways):
     """One after the other, and nothing gets through."""
     for now in range(2, 8):
-        pace.failed(*sent(pace, 1, float(now)), now + 0.5, 0, True)
+        pace.failed(*sent(pace, 1, float(now)), now + 0.5, 0)
     return ways.look()
 
 
@@ -119,7 +104,7 @@ def a_limit_before_anybody_has_answered():
 def test_every_row_of_the_table_comes_up():
     assert len(ROWS) == len(TRANSITIONS), "a row is known by its states and its reason"
     ways = [*(played(name).ways for name in HISTORIES), lifted(), never_there(), stormy_rate()]
-    ways += [a_rate_that_is_lifted(), alone_and_lost(*a_rate()), a_limit_before_anybody_has_answered()]
+    ways += [a_limit_before_anybody_has_answered()]
     pace = auto()
     ways += [alone_and_lost(pace, Ways(pace)), World(a_pace(), told(20, 50)).run(replies=300).ways]
     taken = set().union(*(way.taken for way in ways))
@@ -144,7 +129,6 @@ def test_the_last_ten_changes_are_kept_and_told_in_their_order(name):
     assert [change.time for change in changes] == sorted(change.time for change in changes)
     assert changes[-1].state == pace.told.state
     assert changes[-1].allowed
-    assert (pace.told.state == "rate") == (pace.rate < math.inf and not pace.is_dry)
 
 
 @pytest.mark.parametrize(
@@ -152,7 +136,7 @@ def test_the_last_ten_changes_are_kept_and_told_in_their_order(name):
     [
         (limit, "window: 60 at once"),
         (auto, "start: 8 at once"),
-        (lambda: played("a quota in headers").pace, r"rate: [0-9]+\.[0-9] a second"),
+        (lambda: played("so few a second").pace, r"window: one every [0-9]+\.[0-9] s"),
         (lambda: never_there().pace, "window: [0-9]+ at once"),
     ],
 )
@@ -163,7 +147,7 @@ def test_what_is_allowed_is_said_in_words(pace, words):
 def test_an_outage_is_said_in_words():
     pace = answered(limit(), 60)
     for others, number in zip(range(59, -1, -1), sent(pace, 60, 2.0), strict=True):
-        pace.failed(number, 2.1, others, True)
+        pace.failed(number, 2.1, others)
     first, *changes = str(pace.told).splitlines()
     assert re.fullmatch(r"probing: one at a time, after [0-9.]+ s, until it answers or the deadline has passed", first)
     assert "nothing gets through" in changes[-1]

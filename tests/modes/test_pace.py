@@ -183,7 +183,7 @@ def test_a_storm_is_met_by_few_requests_few_of_them_again_and_after_it_everythin
     assert statuses(verdicts) == {"ok"}
     print(f"\n{mode}, {status} after {slow} s, {most}: {storm.met} met the storm, {storm.again} of them again")
     assert storm.met <= 2 * places + 40
-    assert storm.again <= 3 + 0.1 * storm.met
+    assert storm.again <= 5 + 0.1 * storm.met, "of the row of six that shows the storm, all but one"
 
 
 # What is told of it.

@@ -18,10 +18,10 @@ from rewardcore.http.drivers.remote import RemoteDriver
 from rewardcore.http.engine import Engine
 from rewardcore.http.flight import Flight
 from rewardcore.http.outcomes import Outcomes
-from rewardcore.http.pace import Pace
+from rewardcore.http.pace import refusals
 from rewardcore.http.pace.quota import Allowance
 from rewardcore.http.pace.refusals import Row
-from rewardcore.http.pace.trials import Trials
+from rewardcore.http.pace.states import Window
 from rewardcore.http.processes import SpawnedChild
 from rewardcore.http.retry import Blame
 from rewardcore.http.transports.worker_pool import WorkerPool
@@ -117,12 +117,12 @@ DEFECTS: dict[str, Callable[[], Any]] = {
     "headers of a window are taken for a bucket's": lambda: _patched(
         _put(Allowance, "told", put_back.told_of_a_bucket(Allowance.told))
     ),
-    "a single failure cuts the pace": lambda: _patched(_put(Row, "is_silent", put_back.silent_at_once)),
+    "a single failure is taken for an outage": lambda: _patched(_put(Row, "is_one", put_back.a_row_of_one)),
     "a stray refusal leaves a slow pace behind": lambda: _patched(
-        _put(Row, "is_silent", put_back.silent_at_once),
-        _put(Pace, "_resume", put_back.go_on_as_slowly_as_probed),
+        _put(Row, "is_one", put_back.a_row_of_one),
+        _put(Window, "resumed", put_back.resumed_as_slowly_as_probed(Window.resumed)),
     ),
-    "chance is taken for a rate": lambda: _patched(_put(Trials, "heard", put_back.found_the_rate(Trials.heard))),
+    "chance is taken for a rate": lambda: _patched(_put(refusals, "_HELPED", math.inf)),
     # Other processes.
     "the parent leaves the deadline to its child": lambda: _patched(_put(RemoteDriver, "_due", _nothing)),
     "stats wait for a child that is stopped": lambda: _patched(_put(remote, "_ASKING_SECONDS", 5.0)),

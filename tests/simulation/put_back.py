@@ -15,11 +15,9 @@ from rewardcore.http.cache_file import insist
 from rewardcore.http.drivers.loop import LoopDriver
 from rewardcore.http.drivers.remote import RemoteDriver
 from rewardcore.http.engine import Engine, Flight, GiveUp
-from rewardcore.http.pace import Pace
 from rewardcore.http.pace.quota import Allowance
 from rewardcore.http.pace.refusals import Row
-from rewardcore.http.pace.states import Rate
-from rewardcore.http.pace.trials import Trials
+from rewardcore.http.pace.states import Window
 from rewardcore.http.processes import SpawnedChild
 from rewardcore.http.request import Request
 from rewardcore.http.transports.worker_pool import WorkerPool
@@ -115,21 +113,16 @@ def told_of_a_bucket(told: Callable[..., None]) -> Callable[..., None]:
     return heard
 
 
-def silent_at_once(self: Row, least: int = 1) -> bool:
+def a_row_of_one(self: Row, sent: int) -> bool:
     return bool(self._numbers)
 
 
-def go_on_as_slowly_as_probed(self: Pace, before: Any, now: float) -> None:
-    self._go("heard at a rate", Rate(self.state.rate, self.ceiling, cut_after=self.sent), now)
+def resumed_as_slowly_as_probed(resumed: Callable[..., Window]) -> Callable[..., Window]:
+    def slowly(self: Window, sent: int) -> Window:
+        self.places = 1 / 8
+        return resumed(self, sent)
 
-
-def found_the_rate(heard: Callable[..., Any]) -> Callable[..., Any]:
-    def found(self: Trials, number: int, is_refused: bool, state: Any, sent: int, latency: float) -> Any:
-        trial, self.share = self.trial, 0.0
-        ended = heard(self, number, is_refused, state, sent, latency)
-        return ("helped", self._rate_after(trial, sent, latency)) if ended and ended[0] == "chance" else ended
-
-    return found
+    return slowly
 
 
 # What is told, and to whom.

@@ -1,7 +1,7 @@
-"""What an endpoint's headers mean: a bucket that refills all the time gives a rate, a window a moment to wait for.
+"""What an endpoint's headers allow: what is left of its quota, and what comes back of it until then.
 
-One sign tells neither: so many are used, and all will be back in so many seconds. Two tell: in a window the moment
-stays where it is, in a bucket it moves away with what is used.
+One sign does not tell whether it comes back bit by bit, as in a bucket, or all at one moment, as in a window. Two tell:
+in a window the moment stays where it is, in a bucket it moves away with what is used.
 """
 
 from __future__ import annotations
@@ -9,76 +9,59 @@ from __future__ import annotations
 import math
 
 from ...reply import Quota
-from .states import Rate, Window
-from .transitions import State
 
 #: So many signs more for one than for the other are as good as any number.
 _SURE = 8
-#: A bucket's rate is told in seconds that are rounded, up or down: the highest of late is the truth.
-_FADING = 0.98
-#: So much more than the told rate is tried; and it is told early enough where so much is left.
-_MORE_THAN_TOLD, _LITTLE = 1.1, 0.1
 #: Seconds after the moment that was told; twice as many each time that nothing was taken then.
 _MARGIN = 0.02
 
 
 class Allowance:
-    """`rate` is how many a second a bucket gives; where it is a window, `opens_at` says when the next may leave."""
+    """A bucket gives `rate` a second; in a window all is back at one moment."""
 
     def __init__(self) -> None:
-        self.rate = 0.0
-        self.is_window = False
+        self._rate = 0.0
         self._last, self._at = Quota(0, 0, 0.0), -math.inf
-        self._votes = 0  # above 0 for a bucket
+        self._votes = 0  # above 0 for a bucket, below for a window
         self._until, self._period, self._margin = -math.inf, 0.0, _MARGIN
+        self._cost, self._unsure = 1.0, 1.0  # seconds are rounded, up or down, until some are told that are not
         self._number, self._budget = 0, math.inf  # the last departure that told, and the last one that may go
-        self._cost = 1.0
+
+    @property
+    def is_known(self) -> bool:
+        """Whether it says when more is to be had."""
+        return self._votes < 0 or self._rate > 0.0
 
     def told(self, quota: Quota, number: int, at: float) -> None:
         """By the answer to this departure, of that moment."""
+        if number <= self._number:
+            return
         last, since, self._last, self._at = self._last, at - self._at, quota, at
-        self._cost = quota.cost or self._cost
-        used = quota.limit - quota.left
+        used, self._cost = quota.limit - quota.left, quota.cost or self._cost
+        self._unsure = self._unsure if quota.reset == int(quota.reset) else 0.0
         if last.limit == quota.limit and last.left < last.limit:
             as_bucket = abs(last.reset * used / (last.limit - last.left) - quota.reset)
             as_window = abs(last.reset - since - quota.reset)
-            unsure = 1.0 if _is_whole(last.reset) and _is_whole(quota.reset) else 0.0  # rounded, up or down
-            votes = self._votes + (as_window > as_bucket + unsure) - (as_bucket > as_window + unsure)
-            self._votes = min(_SURE, max(-_SURE, votes))
-            self.is_window = self._votes < 0
+            if abs(as_window - as_bucket) > self._unsure:
+                self._votes = min(_SURE, max(-_SURE, self._votes + (1 if as_window > as_bucket else -1)))
         if self._votes > 0 and 2 * used >= quota.limit and quota.reset > 0.0:
-            seconds = quota.reset - 0.5 * (
-                quota.reset >= 1 and quota.reset == int(quota.reset)
-            )  # whole ones are rounded
-            self.rate = max(used / seconds / self._cost, _FADING * self.rate)
-        if self.is_window and number > self._number:
-            is_early = quota.left < 1 and at > self._until
-            self._margin = min(2 * self._margin, self._period / 4) if is_early else self._margin
-            self._margin = _MARGIN if quota.left >= 1 else self._margin
-            self._number, self._budget = number, number + quota.left // self._cost
-            self._until, self._period = at + quota.reset + self._margin, max(self._period, quota.reset)
+            self._rate = (used - 1) / (quota.reset - self._unsure / 2) / self._cost
+        if quota.left >= 1:
+            self._margin = _MARGIN
+        elif at > self._until:
+            self._margin = min(2 * self._margin, self._period / 4)
+        self._number, self._budget = number, number + quota.left // self._cost
+        self._until, self._period = at + quota.reset + self._margin, max(self._period, quota.reset)
 
     def opens_at(self, now: float, sent: int) -> float:
-        if sent < self._budget or not self.is_window:
+        """When the next may leave."""
+        if not self.is_known:
             return -math.inf
-        if now >= self._until:  # all of it is back
-            self._until, self._budget = now + self._period, sent + self._last.limit // self._cost
+        full, is_window = sent + self._last.limit // self._cost, self._votes < 0
+        if is_window and now >= self._until:  # all of it is back
+            self._until, self._budget = now + self._period, full
+        elif not is_window and self._budget + self._rate * (now - self._at) > full:
+            self._at, self._budget = now, full
+        if sent < self._budget:
             return -math.inf
-        return self._until
-
-    def change(self, state: State, latency: float, ceiling: int) -> tuple[str, Window | Rate] | None:
-        """What a bucket's rate makes of the pace: it rules while little is left."""
-        quota, rate = self._last, self.rate
-        if not rate or self.is_window:
-            return None
-        if isinstance(state, Rate):
-            state.most = _MORE_THAN_TOLD * rate
-            if state.before is not None and quota.left >= state.before.window * (quota.cost or 1):
-                return "lifted", state.before
-        elif isinstance(state, Window) and quota.left < _LITTLE * quota.limit and rate * latency < state.window:
-            return "quota", Rate(rate, ceiling, state, _MORE_THAN_TOLD * rate)
-        return None
-
-
-def _is_whole(seconds: float) -> bool:
-    return seconds == int(seconds)
+        return self._until if is_window else self._at + (sent + 1 - self._budget) / self._rate
