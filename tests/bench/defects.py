@@ -183,7 +183,7 @@ DEFECTS = [
                 "FIRST_PAUSE, LONGEST_PAUSE = 0.125, 8.0",
                 "FIRST_PAUSE, LONGEST_PAUSE = 0.125, 60.0",
             ),
-            ("rewardcore/http/pace/states.py", "_GROWTH, _JITTER = 1.5, 0.25", "_GROWTH, _JITTER = 4.0, 0.25"),
+            ("rewardcore/http/pace/states.py", "_GROWTH, _JITTER = 1.3, 0.25", "_GROWTH, _JITTER = 4.0, 0.25"),
         ),
         ("refused-storm", "makespan"),
     ),

@@ -115,7 +115,8 @@ DEFECTS: dict[str, Callable[[], Any]] = {
     # The pace.
     "a rate is read wrongly from a quota": lambda: _patched(_put(reading, "read_quota", put_back.rate_of_a_tenth)),
     "headers of a window are taken for a bucket's": lambda: _patched(
-        _put(Allowance, "told", put_back.told_of_a_bucket(Allowance.told))
+        _put(Allowance, "told", put_back.told_of_a_bucket(Allowance.told)),
+        _put(Allowance, "opens_at", put_back.at_the_slowest_rate),
     ),
     "a single failure is taken for an outage": lambda: _patched(_put(Row, "is_one", put_back.a_row_of_one)),
     "a stray refusal leaves a slow pace behind": lambda: _patched(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -15,7 +16,6 @@ from rewardcore.http.cache_file import insist
 from rewardcore.http.drivers.loop import LoopDriver
 from rewardcore.http.drivers.remote import RemoteDriver
 from rewardcore.http.engine import Engine, Flight, GiveUp
-from rewardcore.http.pace.quota import Allowance
 from rewardcore.http.pace.refusals import Row
 from rewardcore.http.pace.states import Window
 from rewardcore.http.processes import SpawnedChild
@@ -106,11 +106,19 @@ def rate_of_a_tenth(headers: Any, usage: Any, now: Any, read: Callable[..., Any]
 
 
 def told_of_a_bucket(told: Callable[..., None]) -> Callable[..., None]:
-    def heard(self: Allowance, quota: Any, number: int, at: float) -> None:
-        self._votes = 8
+    """And the slowest rate that was ever read stays."""
+
+    def heard(self: Any, quota: Any, number: int, at: float) -> None:
         told(self, quota, number, at)
+        rate = (quota.limit - quota.left) / max(quota.reset, 1e-3)
+        self.slowest = min(getattr(self, "slowest", math.inf), rate)
 
     return heard
+
+
+def at_the_slowest_rate(self: Any, now: float, sent: int) -> float:
+    slowest = getattr(self, "slowest", math.inf)
+    return self._at + (sent + 1 - self._number) / slowest if slowest else math.inf
 
 
 def a_row_of_one(self: Row, sent: int) -> bool:
