@@ -22,7 +22,7 @@ from ...failures import Failure, RewardcoreError, described
 from ...reply import Answer, Reply
 from ...rubrics.rubric import grade
 from ...stats import Stats
-from ..engine import LOOK_SECONDS, Engine
+from ..engine import Engine
 from ..flight import Aside, Flight, GiveUp
 from ..transports import Transport
 from .loop_thread import LoopThread, shut_down
@@ -200,8 +200,8 @@ class LoopDriver(Driver):
                 following.carrier = task
                 if not engine.is_full:
                     self._pump()
-                elif self._alarm_at > self.clock.now() + LOOK_SECONDS:  # all in the air may stall, and nobody settles
-                    self._set_alarm(LOOK_SECONDS)
+                elif self._alarm_at > following.sent_at + engine.look_seconds:  # all may stall, and nobody settles
+                    self._set_alarm(engine.look_seconds)
 
     def _left(self, task: asyncio.Task[None]) -> None:
         """A worker has left; if it still had a flight, it was ended before it began, or by a defect."""

@@ -102,7 +102,8 @@ class Pace:
             self.latency += share * (seconds - self.latency) if self.latency else seconds
         if quota is not None:
             self._allowance.told(quota, number, now - (seconds or 0.0))
-        self._hear(number, now, is_refused=False)
+        if self._chance.trial is not None:
+            self._hear(number, now, is_refused=False)
         state, knee, choice = self.state, self._knee, None
         if knee is not None and seconds is not None:
             choice = knee.landed(number, seconds, tokens, others + 1, state.window)
@@ -119,7 +120,7 @@ class Pace:
             state.places = min(choice, self.ceiling)
             self._go("knee", state, now)
         # A place more is earned only where the present ones are used: by what was sent since this one left.
-        elif 4 * (self.sent - number + 1) < state.window or (knee is not None and knee.is_slow):
+        elif 4 * (self.sent - number + 1) < state.places or (knee is not None and knee.is_slow):
             return
         elif state.got_through(others + 1):
             self._go("grown", state, now)

@@ -20,17 +20,13 @@ class Allowance:
     """A bucket gives `rate` a second; in a window all is back at one moment."""
 
     def __init__(self) -> None:
+        self.is_known = False  # when more is to be had
         self._rate = 0.0
         self._last, self._at = Quota(0, 0, 0.0), -math.inf
         self._votes = 0  # above 0 for a bucket, below for a window
         self._until, self._period, self._margin = -math.inf, 0.0, _MARGIN
         self._cost, self._unsure = 1.0, 1.0  # seconds are rounded, up or down, until some are told that are not
         self._number, self._budget = 0, math.inf  # the last departure that told, and the last one that may go
-
-    @property
-    def is_known(self) -> bool:
-        """Whether it says when more is to be had."""
-        return self._votes < 0 or self._rate > 0.0
 
     def told(self, quota: Quota, number: int, at: float) -> None:
         """By the answer to this departure, of that moment."""
@@ -46,6 +42,7 @@ class Allowance:
                 self._votes = min(_SURE, max(-_SURE, self._votes + (1 if as_window > as_bucket else -1)))
         if self._votes > 0 and 2 * used >= quota.limit and quota.reset > 0.0:
             self._rate = (used - 1) / (quota.reset - self._unsure / 2) / self._cost
+        self.is_known = self._votes < 0 or self._rate > 0.0
         if quota.left >= 1:
             self._margin = _MARGIN
         elif at > self._until:
