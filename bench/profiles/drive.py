@@ -14,7 +14,7 @@ import math
 import random
 from collections import Counter
 from dataclasses import dataclass
-from typing import Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import orjson
 
@@ -31,8 +31,10 @@ from rewardcore.http.retry import MAX_RETRIES, Blame
 from rewardcore.reply import Answer
 from rewardcore.rubrics import QUALITY, Rubric
 from rewardcore.rubrics.rubric import grade
-from rewardcore.stats import PaceChange
 from rewardcore.verdict import Verdict
+
+if TYPE_CHECKING:
+    from rewardcore.stats import PaceChange  # which an older revision, measured with this harness, does not have
 
 BATCHES, SIZE, SEED = 5, PROFILED.n, PROFILED.seed
 ADDRESS = rewardcore.Endpoint("http://judge.test/v1", model="judge")
@@ -44,8 +46,6 @@ class Moment(NamedTuple):
 
     time: float
     window: int
-    rate: float
-    latency: float
     in_flight: int
     refused: int
 
@@ -160,8 +160,8 @@ class Player:
 
     def _look(self) -> None:
         pace, in_flight = self.engine.pace, self.engine.stats.in_flight
-        self.moments.append(Moment(self.now, pace.window, math.inf, pace.latency, in_flight, self.refused))
-        latest = list(pace.changes)  # it keeps ten
+        self.moments.append(Moment(self.now, pace.window, in_flight, self.refused))
+        latest = list(getattr(pace, "changes", ()))  # it keeps ten; an older revision's none
         known = next((place for place, one in enumerate(latest, 1) if self.changes and one is self.changes[-1]), 0)
         self.changes += latest[known:]
 

@@ -6,7 +6,6 @@ The colours are Okabe and Ito's, which colour-blind readers tell apart. matplotl
 from __future__ import annotations
 
 import itertools
-import math
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -61,11 +60,7 @@ def _draw_flights(axes: Any, profile: Profile, played: Played) -> None:
     if None not in borne:
         style = {"linestyle": (0, (4, 3)), "linewidth": 1.1, "zorder": 2.5}  # over the window, which should hide it
         axes.plot(grid, borne, color="black", label="what the endpoint bears", **style)
-    windows = [moment.window if moment.rate == math.inf else math.nan for moment in moments]
-    axes.step(times, windows, where="post", color=BLUE, linewidth=1.8, label="window")
-    rates = [moment.rate * moment.latency if moment.rate < math.inf else math.nan for moment in moments]
-    if not all(map(math.isnan, rates)):
-        axes.step(times, rates, where="post", color=ORANGE, linewidth=1.8, label="rate × latency, where the rate rules")
+    axes.step(times, [moment.window for moment in moments], where="post", color=BLUE, linewidth=1.8, label="window")
     marks = [(moment.time, moment.in_flight) for moment in _refusals(moments)]
     if marks:
         axes.scatter(*zip(*marks, strict=True), marker="x", color=RED, s=22, linewidth=1.2, label="refused", zorder=3)

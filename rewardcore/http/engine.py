@@ -135,7 +135,7 @@ class Engine:
             if self._late[oldest] <= now:
                 return self._give_up(oldest)
         if now >= self._look_at:
-            self._look_at, least = now + LOOK_SECONDS, self.patience.least
+            self._look_at, least = now + LOOK_SECONDS, self.patience.least(self.pace.window)
             self.look_seconds = least if least < math.inf else _STEPS_ASIDE
             when, stalled = self._next_stall()
             if stalled is not None and when <= now:

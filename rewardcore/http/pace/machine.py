@@ -72,7 +72,9 @@ class Pace:
         """Seconds until another may leave; infinity for not before one lands."""
         if in_flight >= self.state.window or (in_flight and self._row.is_suspect and not self.is_dry):
             return math.inf
-        until = max(self._next, self._allowance.opens_at(now, self.sent))
+        until = self._next
+        if self._allowance.is_known:
+            until = max(until, self._allowance.opens_at(now, self.sent))
         return until - now if until > now + _TICK else 0.0
 
     def departed(self, now: float, in_flight: int) -> int:
@@ -80,8 +82,9 @@ class Pace:
         self.sent += 1
         if self._knee is not None and not self.is_dry:
             self._knee.departed(self.sent, in_flight, self.window)
-        spacing, late = self.state.spacing(in_flight, self.latency), now - self._next
+        spacing = self.state.spacing(in_flight, self.latency)
         if spacing:  # a timer's delay is made up for
+            late = now - self._next
             self._next = now + spacing - (late if 0.0 < late < min(spacing, _LATE) else 0.0)
         return self.sent
 

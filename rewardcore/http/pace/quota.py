@@ -51,9 +51,7 @@ class Allowance:
         self._until, self._period = at + quota.reset + self._margin, max(self._period, quota.reset)
 
     def opens_at(self, now: float, sent: int) -> float:
-        """When the next may leave."""
-        if not self.is_known:
-            return -math.inf
+        """When the next may leave, where that is known."""
         full, is_window = sent + self._last.limit // self._cost, self._votes < 0
         if is_window and now >= self._until:  # all of it is back
             self._until, self._budget = now + self._period, full

@@ -35,7 +35,8 @@ class Row:
         self._share = 0.0
 
     def good(self, number: int) -> None:
-        self.last_good = max(self.last_good, number)
+        if number > self.last_good:
+            self.last_good = number
         self._share -= self._share / 32
         while self._numbers and min(self._numbers) <= number:
             self._numbers.remove(min(self._numbers))

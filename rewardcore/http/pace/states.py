@@ -56,13 +56,15 @@ class Window:
 
     @property
     def window(self) -> int:
-        return max(1, int(self.places))
+        return int(self.places) or 1
 
     def spacing(self, in_flight: int, latency: float) -> float:
         return latency / self.places / (_EVEN if self.places >= 1 else 1.0) if self.cut_after else 0.0
 
     def got_through(self, in_flight: int) -> bool:
         """Whether more is tried now than was borne before."""
+        if self.good == self.ceiling:
+            return False
         if not self.step:  # else a reply may land while one that will be refused is in the air
             self.good = max(self.good, min(in_flight, self.places))
         if not self.cut_after:
