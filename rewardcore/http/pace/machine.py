@@ -20,7 +20,7 @@ from .states import AUTO_START, FIRST_PAUSE, LONGEST_PAUSE, TRANSITIONS, Probing
 AUTO_CEILING = 1024
 #: So many answers end the start: the very first may be the shortest of all.
 _ENOUGH = 8
-#: After a refusal the next departure waits until the rest of its burst is heard, in seconds.
+#: After a refusal, or a row of failures, the next departure waits until the rest of its burst is heard, in seconds.
 _HEARING = 0.02
 #: Silent again after so few departures, it is asked half as often.
 _SOON = 32
@@ -131,6 +131,8 @@ class Pace:
     def failed(self, number: int, now: float, others: int) -> None:
         """An attempt failed, but not for want of room: by itself it says nothing."""
         self._row.failed(number)
+        if self._row.may_be_one:
+            self._hear_the_rest(now)
         self._is_silent(number, now, others)
 
     def refused(
@@ -155,7 +157,7 @@ class Pace:
         if not self.is_dry:
             if self._chance.overlooks(self.sent):
                 return
-            self._next = max(self._next, now + min(_HEARING, self.latency / 4 or _HEARING))
+            self._hear_the_rest(now)
             if self._is_limit(number, now, others, pressed, retry_after or 0.0):
                 return
         if self._is_silent(number, now, others) or not isinstance(self.state, Window) or not pressed:
@@ -163,6 +165,10 @@ class Pace:
         half = self._chance.begin(self.state, others, self.sent) if self.last_good else None
         if half is not None:
             self._go("trial", half, now)
+
+    def _hear_the_rest(self, now: float) -> None:
+        """Of a burst."""
+        self._next = max(self._next, now + min(_HEARING, self.latency / 4 or _HEARING))
 
     def _hear(self, number: int, now: float, is_refused: bool) -> None:
         """An outcome may end a trial."""

@@ -51,6 +51,11 @@ class Row:
         self._explained = number
         self._numbers.clear()
 
+    @property
+    def may_be_one(self) -> bool:
+        """With the latest failure it has become as long as one is at the least."""
+        return len(self._numbers) == _IN_A_ROW
+
     def is_one(self, sent: int) -> bool:
         """Too many for an accident, and most of what has left since the first of them."""
         numbers, least = self._numbers, float(_IN_A_ROW)

@@ -63,7 +63,7 @@ class Window:
 
     def got_through(self, in_flight: int) -> bool:
         """Whether more is tried now than was borne before."""
-        if self.good == self.ceiling:
+        if self.good == self.places == self.ceiling:
             return False
         if not self.step:  # else a reply may land while one that will be refused is in the air
             self.good = max(self.good, min(in_flight, self.places))
