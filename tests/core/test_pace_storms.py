@@ -2,11 +2,12 @@
 
 import itertools
 import math
+import random
 
 import pytest
 
 from rewardcore.http.pace.states import LONGEST_PAUSE
-from tests.core.pace_world import TOKENS, a_pace, answered, fail, probe, sent
+from tests.core.pace_world import TOKENS, World, a_pace, answered, fail, probe, sent
 
 
 @pytest.mark.parametrize("outcome", ["refused", "failed"])
@@ -94,6 +95,21 @@ def test_retries_are_free_while_something_gets_through():
     for _ in range(100):
         assert pace.may_retry
         pace.departed(1.0, 1)
+
+
+@pytest.mark.parametrize("what", ["failed", "refused"])
+@pytest.mark.parametrize("places", [60, 200])
+@pytest.mark.parametrize(("least", "most"), [(0.01, 0.02), (0.1, 1.0), (0.5, 2.0), (2.0, 5.0)])
+def test_an_outage_whose_errors_take_their_time_is_met_with_few_requests(what, places, least, most):
+    """They come in any order, and while they are on their way others may leave."""
+    dice = random.Random(1)
+
+    def endpoint(now, serving):
+        return (what, dice.uniform(least, most)) if 20.0 <= now < 40.0 else ("fine", 1.0)
+
+    world = World(a_pace(places), endpoint).run(until=60.0)
+    assert world.count(what) <= 2 * places + 60
+    assert world.count("fine") >= 0.95 * 35 * places, "and soon it goes on as before"
 
 
 def dry(pace):

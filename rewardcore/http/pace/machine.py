@@ -20,7 +20,7 @@ from .states import AUTO_START, FIRST_PAUSE, LONGEST_PAUSE, TRANSITIONS, Probing
 AUTO_CEILING = 1024
 #: So many answers end the start: the very first may be the shortest of all.
 _ENOUGH = 8
-#: After a refusal, or a row of failures, the next departure waits until the rest of its burst is heard, in seconds.
+#: After a refusal the next departure waits until the rest of its burst is heard, in seconds.
 _HEARING = 0.02
 #: Silent again after so few departures, it is asked half as often.
 _SOON = 32
@@ -70,7 +70,8 @@ class Pace:
 
     def wait(self, now: float, in_flight: int) -> float:
         """Seconds until another may leave; infinity for not before one lands."""
-        if in_flight >= self.state.window or (in_flight and self._row.is_suspect and not self.is_dry):
+        window = self.state.window
+        if in_flight >= window or (in_flight and self._row.is_suspect(window, self.state.accident)):
             return math.inf
         until = self._next
         if self._allowance.is_known:
@@ -114,7 +115,8 @@ class Pace:
             if self._answers >= _ENOUGH:
                 self._go("answered", Window(state.window, self.ceiling), now)
         elif number <= state.cut_after:
-            self._old_landed(others)
+            if isinstance(state, Probing):
+                state.landed(others)
         elif isinstance(state, Probing):
             self._go("answered", state.before.resumed(self.sent), now)
         elif self._chance.trial is not None or seconds is None:
@@ -130,9 +132,7 @@ class Pace:
 
     def failed(self, number: int, now: float, others: int) -> None:
         """An attempt failed, but not for want of room: by itself it says nothing."""
-        self._row.failed(number)
-        if self._row.may_be_one:
-            self._hear_the_rest(now)
+        self._not_through(number)
         self._is_silent(number, now, others)
 
     def refused(
@@ -145,7 +145,7 @@ class Pace:
         quota: Quota | None = None,
     ) -> None:
         """The endpoint had no room; `pressed` says that more samples wait, so that `others` are what it bears."""
-        self._row.failed(number)
+        self._not_through(number)
         if quota is not None:
             self._allowance.told(quota, number, now)
             if self._allowance.is_known and quota.left < 1:  # it has said when to come back
@@ -157,7 +157,7 @@ class Pace:
         if not self.is_dry:
             if self._chance.overlooks(self.sent):
                 return
-            self._hear_the_rest(now)
+            self._next = max(self._next, now + min(_HEARING, self.latency / 4 or _HEARING))
             if self._is_limit(number, now, others, pressed, retry_after or 0.0):
                 return
         if self._is_silent(number, now, others) or not isinstance(self.state, Window) or not pressed:
@@ -166,19 +166,15 @@ class Pace:
         if half is not None:
             self._go("trial", half, now)
 
-    def _hear_the_rest(self, now: float) -> None:
-        """Of a burst."""
-        self._next = max(self._next, now + min(_HEARING, self.latency / 4 or _HEARING))
+    def _not_through(self, number: int) -> None:
+        if not self.is_dry:  # where it would be a row without an end
+            self._row.failed(number)
 
     def _hear(self, number: int, now: float, is_refused: bool) -> None:
         """An outcome may end a trial."""
         state = self.state
         if isinstance(state, Window) and (ended := self._chance.heard(number, is_refused, state, self.sent)):
             self._go(*ended, now)
-
-    def _old_landed(self, others: int) -> None:
-        if isinstance(self.state, Probing):
-            self.state.old = min(self.state.old, others)
 
     def _is_limit(self, number: int, now: float, others: int, pressed: bool, retry_after: float) -> bool:
         """Refused with as many in flight as have ever got through."""
@@ -215,9 +211,10 @@ class Pace:
             pause = min(LONGEST_PAUSE, max(_HEARING, self.latency / 16 or FIRST_PAUSE))
             state = Probing(before, pause, others)
             self._go("silent", state, now)
+        else:
+            state.landed(others)
         if number > state.cut_after:
             self._next = max(self._next, now + state.failed(self.sent, self._uniform()))
-        self._old_landed(others)
         return True
 
     def _go(self, what: str, state: State, now: float) -> None:

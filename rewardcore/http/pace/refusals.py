@@ -6,6 +6,7 @@ which a third was refused here and there met no limit; one of which the last thi
 
 from __future__ import annotations
 
+import heapq
 import math
 from collections import deque
 from dataclasses import dataclass, replace
@@ -14,6 +15,8 @@ from .states import Window
 
 #: Failures that nothing got through between: so many are no accident, if they are such a share of what left meanwhile.
 _IN_A_ROW, _MOSTLY, _IMPROBABLE = 6, 0.75, 1e-4
+#: So many at the least, and nobody takes their place before it is known what they mean.
+_SUSPECT = 12
 #: Half is tried where so many refusals are such a share of what left.
 _FEW, _MANY, _REMEMBERED = 8, 1 / 8, 16
 #: Of a trial's first round so many outcomes at most tell of what was before it.
@@ -30,7 +33,7 @@ class Row:
     """The failures that nothing which left later has got through after; `share` of all fail by accident."""
 
     def __init__(self) -> None:
-        self._numbers: deque[int] = deque(maxlen=64)
+        self._numbers: list[int] = []  # a heap
         self.last_good = self._explained = 0
         self._share = 0.0
 
@@ -38,35 +41,30 @@ class Row:
         if number > self.last_good:
             self.last_good = number
         self._share -= self._share / 32
-        while self._numbers and min(self._numbers) <= number:
-            self._numbers.remove(min(self._numbers))
+        while self._numbers and self._numbers[0] <= number:
+            heapq.heappop(self._numbers)
             self._share += (1 - self._share) / 32
 
     def failed(self, number: int) -> None:
         if number > max(self.last_good, self._explained):
-            self._numbers.append(number)
+            heapq.heappush(self._numbers, number)
 
     def explain(self, number: int) -> None:
         """What has failed until this departure, or will, has its reason."""
         self._explained = number
         self._numbers.clear()
 
-    @property
-    def may_be_one(self) -> bool:
-        """With the latest failure it has become as long as one is at the least."""
-        return len(self._numbers) == _IN_A_ROW
-
     def is_one(self, sent: int) -> bool:
         """Too many for an accident, and most of what has left since the first of them."""
         numbers, least = self._numbers, float(_IN_A_ROW)
         if self._share:  # what chance alone would make now and then is no row
             least = max(least, math.log(_IMPROBABLE) / math.log(self._share))
-        return len(numbers) >= least and len(numbers) >= _MOSTLY * (sent - min(numbers) + 1)
+        return len(numbers) >= least and len(numbers) >= _MOSTLY * (sent - numbers[0] + 1)
 
-    @property
-    def is_suspect(self) -> bool:
-        """Nobody takes their place before it is known what they mean."""
-        return bool(self._numbers) and self.is_one(max(self._numbers))
+    def is_suspect(self, window: int, accident: float) -> bool:
+        """Twice as many as fail by accident before something gets through: what is in the air is heard first."""
+        by_chance = 2 * self._share / (1 - self._share)
+        return len(self._numbers) >= max(_SUSPECT, window * max(accident, by_chance))
 
 
 @dataclass(slots=True)

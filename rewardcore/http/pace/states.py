@@ -1,12 +1,14 @@
 """The states of the pace: what each allows, and what it has counted. `TRANSITIONS` is every way between them, and why.
 
-Each says how many may be in flight (`window`) and how long after a departure the next one may leave (`spacing`).
+Each says how many may be in flight (`window`), how long after a departure the next one may leave (`spacing`), and what
+share of the places may fail in a row by accident.
 """
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import ClassVar
 
 AUTO_START = 8
 #: Where nothing is known, places double each so many seconds, up to so many.
@@ -27,6 +29,7 @@ _FEW, _MOST_CAUTION = 8, 256
 class Start:
     """ "auto" before anybody has answered: places double by time."""
 
+    accident: ClassVar = 1 / 4
     window: int
     ceiling: int
 
@@ -45,6 +48,7 @@ class Window:
     the least; `caution` is how many replies one place more costs, where it was refused before.
     """
 
+    accident: ClassVar = 1 / 16
     places: float
     ceiling: int
     good: float = 0.0
@@ -103,9 +107,11 @@ def grain(places: float) -> float:
 class Probing:
     """Nothing gets through that left after `cut_after`: one at a time, after growing pauses.
 
-    `before` is what was allowed until then; of these, `old` are in the air yet.
+    `before` is what was allowed until then; of these, `old` are in the air yet, or what was sent in their place and has
+    not failed: at a limit that has sunk, it will be answered.
     """
 
+    accident: ClassVar = math.inf
     before: Window
     pause: float
     old: int
@@ -119,6 +125,9 @@ class Probing:
     def spacing(self, in_flight: int, latency: float) -> float:
         self.probes += 1
         return 0.0
+
+    def landed(self, others: int) -> None:
+        self.old = min(self.old, others)
 
     def failed(self, sent: int, draw: float) -> float:
         """The pause before the next probe."""
