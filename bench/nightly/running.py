@@ -97,9 +97,13 @@ def run_night(plan: Plan, tell: Tell, watch: Watch | None = None) -> tuple[Night
         before = history.comparable(nights, night)
         moved = control_moved(heard.records, before, night.device.kind)
 
+        def doubts() -> list[str]:
+            seen = watch.strangers_on(night.environment.get("gpu uuid", "")) if watch is not None else []
+            return [*moved, *([f"another process used the GPU: {', '.join(seen)}"] if seen else [])]
+
         def compared(what: Heard) -> list[Finding]:
             measured = replace(night, records=what.records)
-            return doubted(compare(measured, before, what.unfinished, plan.explained), _doubts(moved, watch))
+            return doubted(compare(measured, before, what.unfinished, plan.explained), doubts())
 
         findings = compared(heard)
         if suspects := {finding.scenario for finding in findings if finding.outcome == "fail"}:
@@ -116,7 +120,7 @@ def run_night(plan: Plan, tell: Tell, watch: Watch | None = None) -> tuple[Night
         night,
         not_measured=missing | failures,
         said=heard.said | again.said,
-        why_not=dirt + _doubts(moved, watch),
+        why_not=dirt + doubts(),
         notes=notes,
         compared_with=labels,
     )
@@ -148,14 +152,8 @@ def _measure_again(plan: Plan, suspects: Iterable[str], again: Heard) -> None:
             again.run(part, ids)
 
 
-def _doubts(moved: Sequence[str], watch: Watch | None) -> list[str]:
-    """Why the machine was not what it is in other nights."""
-    seen = sorted(watch.seen) if watch is not None else []
-    return [*moved, *([f"another process used the GPU: {', '.join(seen)}"] if seen else [])]
-
-
 def doubted(findings: Sequence[Finding], doubts: Sequence[str]) -> list[Finding]:
-    """Where the machine was another one, no time is believed; what is exact does not ask the machine."""
+    """Where the machine was not what it is in other nights, no time is believed; what is exact does not ask it."""
     return [
         replace(finding, outcome="inconclusive", why=f"doubted, as the machine was another: {finding.why}")
         if doubts and finding.tier == "rounds" and finding.outcome == "fail"

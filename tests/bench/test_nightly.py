@@ -17,10 +17,11 @@ from bench import records
 from bench.harness import ROOT
 from bench.nightly import __main__ as command
 from bench.nightly import history
-from bench.nightly.gpu import Watch, strangers
+from bench.nightly.gpu import Watch
 from bench.nightly.night import Night
 from bench.nightly.parts import Order, PartFailed, child_part, parts_of
 from bench.scenarios import REGISTRY, SIZES
+from rewardcore.memory.neighbours import Process
 from tests.bench.nights import (
     BATCHED,
     MEMORY,
@@ -349,34 +350,34 @@ def test_a_night_that_is_killed_leaves_its_records_no_half_document_and_no_proce
 # The GPU
 
 
-LISTING = """\
-4711, /usr/bin/python3, 1024 MiB
-4712, /opt/other train, 2048 MiB
-"""
+OURS, ANOTHER = "5d5ba0d6-d33d-2b2c-524d-9e3d8d2b8a77", "8c9ab0e1-1111-2222-3333-444455556666"
+TRAINER = Process(OURS, 4712, "/opt/other train")
 
 
 @pytest.mark.parametrize(
-    ("listing", "ours", "found"),
+    ("listed", "dirt", "is_told"),
     [
-        (LISTING, {4711, 4712}, set()),
-        (LISTING, {4711}, {"/opt/other train (pid 4712)"}),
-        ("", set(), set()),
-        ("No devices were found\n", set(), set()),
-        ("[N/A], [Insufficient Permissions], [N/A]\n", set(), set()),
+        ([TRAINER], ["another process used the GPU: /opt/other train (pid 4712)"], False),
+        ([TRAINER._replace(gpu=ANOTHER)], [], False),
+        ([], [], True),
     ],
 )
-def test_whoever_is_on_the_gpu_and_is_not_ours_is_a_stranger(listing, ours, found):
-    assert strangers(listing, ours) == found
-
-
-@pytest.mark.parametrize(("listing", "is_dirty"), [(LISTING, True), ("", False)])
-def test_another_process_on_the_gpu_makes_the_night_dirty_and_its_times_doubtful(tmp_path, listing, is_dirty):
+def test_another_process_on_our_gpu_makes_the_night_dirty_and_its_times_doubtful(tmp_path, listed, dirt, is_told):
     keep(tmp_path, a_night(1))
-    watch = Watch(lambda: listing)
-    night, since = run(a_plan(tmp_path, 9, a_part("torch", [{SPEED: 0.5}])), watch=watch)
-    assert night.exit_code == (2 if is_dirty else 1)
-    assert any("another process used the GPU: /opt/other train (pid 4712)" in why for why in night.why_not) is is_dirty
-    assert ("nobody could tell whether others used the GPU" in told(tmp_path, night, since)[0]) is not is_dirty
+    machine = control(environment={"torch": "2.13.0", "gpu uuid": OURS})
+    plan = a_plan(tmp_path, 9, a_part("torch", [{SPEED: 0.5}]), control=[machine])
+    night, since = run(plan, watch=Watch(lambda: listed))
+    assert night.exit_code == (2 if dirt else 1)
+    assert list(night.why_not) == dirt
+    assert ("nobody could tell whether others used the GPU" in told(tmp_path, night, since)[0]) is is_told
+
+
+def test_a_process_that_the_night_has_started_is_no_stranger():
+    with subprocess.Popen(["cat"], stdin=subprocess.PIPE) as child:
+        with Watch(lambda: [TRAINER._replace(pid=child.pid)]) as watch:
+            pass
+        child.stdin.close()
+    assert (watch.strangers_on(OURS), watch.is_blind) == ([], False)
 
 
 # The command

@@ -12,6 +12,7 @@ import pytest
 
 from bench.harness import ROOT
 from bench.nightly import parts
+from bench.nightly.engine_memory import EngineMemory
 from bench.nightly.parts import Order, run_child
 from bench.scenarios import NIGHTLY_ENGINE
 
@@ -45,3 +46,14 @@ def test_a_part_tells_vllm_to_spawn_its_engine() -> None:
     with subprocess.Popen(command, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as child:
         assert child.stdout is not None
         assert json.loads(child.stdout.readline()) == {"tell": "spawn"}
+
+
+@pytest.mark.parametrize(("is_added", "peak"), [("1", 300), ("0", 1000)])
+def test_the_activation_peak_is_told_without_the_estimate_of_the_graphs(
+    monkeypatch: pytest.MonkeyPatch, is_added: str, peak: int
+) -> None:
+    """vLLM adds it, where it is not told otherwise."""
+    monkeypatch.setenv("VLLM_MEMORY_PROFILER_ESTIMATE_CUDAGRAPHS", is_added)
+    worker = EngineMemory()
+    worker.peak_activation_memory, worker.cudagraph_memory_estimate = 1000, 700  # type: ignore[attr-defined]
+    assert worker.rewardcore_engine_memory() == {"activation peak": peak, "CUDA graphs, estimated": 700}
