@@ -82,6 +82,7 @@ def write(night: Night, since: Night | None, output: Path) -> None:
 def _plan(options: argparse.Namespace, output: Path, kept: Path) -> Plan:
     model = "" if options.model is None else str(options.model.absolute())
     order = Order("", options.device, model, options.max_tokens, options.rounds, logs=str(output / "logs"))
+    order = replace(order, gpu_memory_utilization=options.gpu_memory_utilization)
     parts = [part for part in parts_of(order, options.sizes) if part.name not in options.without]
     later = replace(order, first_round=options.rounds + 1)
     commit = records.commit()
@@ -120,6 +121,13 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--rounds", type=_rounds, default=5, help="of everything that is noisy (%(default)s)")
     parser.add_argument("--max-tokens", type=_count, default=64, help="that the judge may write a reply (%(default)s)")
     parser.add_argument(
+        "--gpu-memory-utilization",
+        type=_share,
+        default=0.0,
+        metavar="0.8",
+        help="of the GPU's memory, what vLLM takes (default: vLLM's own)",
+    )
+    parser.add_argument(
         "--without",
         action="append",
         default=[],
@@ -157,6 +165,16 @@ def _count(text: str) -> int:
     if not (text.isdecimal() and int(text)):
         raise argparse.ArgumentTypeError(f"takes a whole number above 0, not {text!r}")
     return int(text)
+
+
+def _share(text: str) -> float:
+    try:
+        share = float(text)
+    except ValueError:
+        share = 0.0
+    if not 0.0 < share <= 1.0:
+        raise argparse.ArgumentTypeError(f"takes a share above 0 and at most 1, as 0.8, not {text!r}")
+    return share
 
 
 if __name__ == "__main__":

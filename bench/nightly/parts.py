@@ -47,7 +47,9 @@ class PartFailed(Exception):
 
 @dataclass(frozen=True)
 class Order:
-    """What a child is told to do. `model` is empty for the tiny judge, `scenarios` are ids."""
+    """What a child is told to do. `model` is empty for the tiny judge, `scenarios` are ids; the share of the GPU's
+    memory that vLLM takes is its own default where it is 0.
+    """
 
     part: str
     device: str
@@ -57,6 +59,7 @@ class Order:
     first_round: int = 1
     logs: str = "logs"
     scenarios: tuple[str, ...] = ()
+    gpu_memory_utilization: float = 0.0
 
     @classmethod
     def read(cls, text: str) -> Order:

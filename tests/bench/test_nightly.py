@@ -446,6 +446,7 @@ def test_a_part_left_out_is_not_even_asked(tmp_path, monkeypatch):
         (("--device", "cpu", "--without", "numpy"), "invalid choice"),
         (("--device", "cpu", "--model", "/nowhere"), "has no config.json"),
         (("--device", "cpu", "--max-tokens", "0"), "whole number above 0"),
+        (("--device", "cpu", "--gpu-memory-utilization", "80"), "a share above 0 and at most 1, as 0.8"),
     ],
 )
 def test_a_wrong_flag_is_one_sentence_with_2(capsys, arguments, sentence):

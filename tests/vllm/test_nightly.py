@@ -11,7 +11,7 @@ from dataclasses import asdict
 import pytest
 
 from bench.harness import ROOT
-from bench.nightly import parts
+from bench.nightly import offline, parts, served
 from bench.nightly.engine_memory import EngineMemory
 from bench.nightly.parts import Order, run_child
 from bench.scenarios import NIGHTLY_ENGINE
@@ -27,6 +27,40 @@ def test_an_engine_that_is_forked_starts_and_is_measured(monkeypatch: pytest.Mon
     run_child(order, heard.append, "tests.vllm.forking_child")
     told = {each["scenario"]: each["metric"] for message in heard for each in message.get("records", ())}
     assert told.keys() == {NIGHTLY_ENGINE.id, OFFLINE}
+
+
+@pytest.mark.parametrize(
+    ("order", "options"),
+    [
+        (Order("vllm", "cuda", scenarios=(OFFLINE,)), {"max_model_len": 512}),
+        (
+            Order("vllm", "cuda", scenarios=(OFFLINE,), max_tokens=300, gpu_memory_utilization=0.5),
+            {"max_model_len": 768, "gpu_memory_utilization": 0.5},
+        ),
+        (Order("vllm", "cuda", scenarios=(OFFLINE,), max_tokens=1000), {"max_model_len": None}),  # the model's own
+    ],
+)
+def test_the_engine_and_the_server_are_given_what_the_longest_prompt_and_its_reply_take(
+    monkeypatch: pytest.MonkeyPatch, order: Order, options: dict[str, object]
+) -> None:
+    """With all of a long context, vLLM does not start on a smaller GPU."""
+    given: dict[str, object] = {}
+
+    class Enough(Exception):
+        pass
+
+    def engine(directory: object, **keywords: object) -> None:
+        given.update(keywords)
+        raise Enough
+
+    monkeypatch.setattr(offline, "VllmGenerator", engine)
+    with pytest.raises(Enough):
+        offline.measure(order, lambda message: None)
+    names = ("max_model_len", "gpu_memory_utilization")
+    assert {name: given[name] for name in names if name in given} == options
+    flags = [(f"--{name.replace('_', '-')}", str(value)) for name, value in options.items() if value is not None]
+    told = served.arguments_of(order, given["max_model_len"])  # type: ignore[arg-type]
+    assert told == ["--dtype", "float32", *(word for flag in flags for word in flag)]
 
 
 STUBBED = """

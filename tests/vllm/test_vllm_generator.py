@@ -54,6 +54,16 @@ def test_an_over_long_prompt_fails_with_its_length_and_never_reaches_the_engine(
     assert "tokens and the model takes 464 beside the reply" in str(long.error)
 
 
+def test_where_the_whole_context_does_not_fit_the_memory_the_engine_starts_with_what_does(tiny_judge: Path) -> None:
+    """Of the model's 1024 tokens, 512: five blocks of 128, of which vLLM keeps one."""
+    small = VllmGenerator(tiny_judge, max_new_tokens=48, dtype="float32", enforce_eager=True, num_gpu_blocks_override=5)
+    try:
+        assert small.max_prompt_tokens == 512 - 48
+        assert len(small.generate(conversations(2))) == 2
+    finally:
+        small.close()
+
+
 def test_draws_are_seeded_however_they_are_scheduled(
     tiny_judge: Path, generator: VllmGenerator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
