@@ -90,7 +90,7 @@ def _check(measured: Measured, baseline: Measured, is_strict: bool) -> None:
 
 def _measure_memory(order: Order, judge: TorchGenerator, hear: Hear) -> None:
     hear({"tell": "memory by batch size, predicted"})
-    memory = replace(self_mode.measure_memory(judge), measured=[])
+    memory = self_mode.predict_memory(judge)
     predicted = {peak.batch_size: peak.total for peak in memory.predicted}
     weights = memory.predicted[0].weights
     by_length, _ = self_mode.measure_padding(judge)
@@ -108,7 +108,7 @@ def _measure_memory(order: Order, judge: TorchGenerator, hear: Hear) -> None:
         return
     lengths = (self_mode.longest_prompt(judge), order.max_tokens)
     for number in order.all_rounds:
-        found = measure_on_gpu(judge.model, BATCH_SIZES, *lengths)
+        found = list(measure_on_gpu(judge.model, BATCH_SIZES, *lengths))
         points = {each.batch_size: each.allocated for each in found}
         rounds = [*_line(ALLOCATED, points), *_over_predicted(points, predicted)]
         for each in found:
