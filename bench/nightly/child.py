@@ -21,7 +21,7 @@ from typing import Any
 from bench.nightly.parts import GRACE, Order
 from rewardcore.serving.signals import terminating_on_sigterm
 
-MODULES = {"control": "control", "http": "served", "torch": "batches", "vllm": "offline"}
+MODULES = {"probe": "budget", "control": "control", "http": "served", "torch": "batches", "vllm": "offline"}
 
 
 def main(text: str) -> int:

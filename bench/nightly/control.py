@@ -17,6 +17,7 @@ from bench.nightly.parts import Hear, Order
 from bench.records import environment, record
 from bench.runner import loopback_stage
 from bench.scenarios import NIGHTLY_CONTROL, REGISTRY
+from rewardcore.memory.neighbours import uuid_of
 
 #: Of the matrices: large enough that a GPU is as busy, and as hot, as with a model.
 SIDE = {"cpu": 512, "cuda": 8192}
@@ -34,7 +35,7 @@ def measure(order: Order, hear: Hear) -> None:
     device = {"kind": order.device, "name": environment()["gpu" if order.device == "cuda" else "cpu"]}
     found = environment() | {"cuda": torch.version.cuda or "none"}
     if order.device == "cuda":
-        found["gpu uuid"] = str(torch.cuda.get_device_properties(0).uuid)
+        found["gpu uuid"] = uuid_of(torch.cuda.get_device_properties(0))
     hear({"machine": {"device": device, "model": identity(directory_of(order)), "environment": found}})
     multiply = matrix_products(order)
     ready = time.perf_counter() + WARM_UP[order.device]

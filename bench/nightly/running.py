@@ -88,7 +88,8 @@ class Heard:
 
 def run_night(plan: Plan, tell: Tell, watch: Watch | None = None) -> tuple[Night, Night | None]:
     """The night, and the newest one that it was compared with."""
-    nights, notes = history.read(plan.history)
+    nights, problems = history.read(plan.history)
+    notes = [*plan.night.notes, *problems]
     heard = Heard(plan.output / RECORDS, plan.night.commit, tell)
     again = replace(heard, records=[], failures={}, unfinished=set(), said={})
     with watch or contextlib.nullcontext():

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 
 from ..failures import ConfigurationError
-from .neighbours import processes
+from .neighbours import processes, uuid_of
 from .release import is_out_of_memory, release_memory
 
 #: Bytes in use before anything is loaded: CUDA's own for this process, and perhaps a screen's. More is somebody's work.
@@ -38,8 +38,7 @@ def check_gpu_is_ours() -> None:
             f"--measure needs a CUDA GPU, and torch {torch.__version__} sees none; `rewardcore doctor` says why"
         )
     properties = torch.cuda.get_device_properties(0)
-    gpu = str(properties.uuid).removeprefix("GPU-")
-    names = [str(process) for process in others if process.gpu == gpu]
+    names = [str(process) for process in others if process.gpu == uuid_of(properties)]
     try:
         free, total = torch.cuda.mem_get_info(0)
     except RuntimeError as error:  # on a full GPU there is no room even for asking

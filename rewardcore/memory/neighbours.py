@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import subprocess
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 _PROCESSES = ("--query-compute-apps=gpu_uuid,pid,process_name", "--format=csv,noheader")
 _GPUS = ("-L",)
@@ -21,6 +21,11 @@ class Process(NamedTuple):
 
     def __str__(self) -> str:
         return f"{self.name} (pid {self.pid})"
+
+
+def uuid_of(properties: Any) -> str:
+    """Which GPU this is, of torch's properties of a device."""
+    return str(properties.uuid).removeprefix("GPU-")
 
 
 def nvidia_smi(*arguments: str) -> str:

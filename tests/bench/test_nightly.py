@@ -327,6 +327,9 @@ def test_a_night_that_is_broken_off_ends_what_it_started_and_decides_nothing(tmp
         night.send_signal(number)
         assert night.wait(timeout=60) == code
         assert "broken off, nothing is decided; what was measured is in" in night.stderr.read()
+    summary = (tmp_path / "out" / "summary.md").read_text()
+    assert summary.startswith("# ❔ Dirty, and no baseline: it was broken off before its end")
+    assert "| 16 | asyncio |" in summary, "what was measured until then"
     assert not Path(f"/proc/{server}").exists()
     assert not (tmp_path / "out" / "night.json").exists()
     assert {record.scenario for record in records.read(tmp_path / "out" / "records.jsonl")} >= set(PARTS["http"])
