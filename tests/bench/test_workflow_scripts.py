@@ -249,7 +249,7 @@ def test_a_night_that_takes_too_long_is_ended_while_it_can_still_say_what_it_has
     (tmp_path / "environment" / "bin" / "activate").touch()
     (tmp_path / "night").mkdir()
     timeout = '#!/bin/sh\nshift 2\nexec /usr/bin/timeout 1s "$@"\n'
-    python = "#!/bin/sh\ntrap 'echo half > night/summary.md; kill $!; exit 143' TERM\nsleep 600 & wait\n"
+    python = "#!/bin/sh\ntrap 'echo half > night/summary.md; kill $!; exit 143' TERM\nsleep 20 & wait\n"
     programs = {"timeout": timeout, "python": python}
     done = run("gpu-nightly/night", "Measure", tmp_path, programs, RUNNER_TEMP=str(tmp_path), MODEL="")
     assert done.returncode != 0, done.stderr
