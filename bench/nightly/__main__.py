@@ -95,7 +95,8 @@ def write_broken_off(options: argparse.Namespace) -> None:
     device = Device(options.device, environment.get("gpu" if options.device == "cuda" else "cpu", "unknown"))
     why = ["it was broken off before its end"]
     model = "tiny-judge" if options.model is None else options.model.name
-    night = Night(now(), records.commit(), device, model, options.max_tokens, environment, why, options.without)
+    when = found[0].time if found else now()
+    night = Night(when, records.commit(), device, model, options.max_tokens, environment, why, options.without)
     with contextlib.suppress(OSError), write_atomically(output) as file:
         file.write(summary(replace(night, records=found), None).encode())
 
