@@ -6,12 +6,12 @@ it where a GPU is shared as MIG instances, since processes of all of them are li
 
 from __future__ import annotations
 
+import functools
 import re
 import subprocess
 from typing import Any, NamedTuple
 
 _PROCESSES = ("--query-compute-apps=gpu_uuid,pid,process_name", "--format=csv,noheader")
-_GPUS = ("-L",)
 
 
 class Process(NamedTuple):
@@ -38,8 +38,7 @@ def nvidia_smi(*arguments: str) -> str:
 
 def processes() -> list[Process]:
     """Everybody who computes on a GPU of this machine and can be told apart."""
-    shared = shared_gpus(nvidia_smi(*_GPUS))
-    return [process for process in read_processes(nvidia_smi(*_PROCESSES)) if process.gpu not in shared]
+    return [process for process in read_processes(nvidia_smi(*_PROCESSES)) if process.gpu not in shared_gpus()]
 
 
 def read_processes(listing: str) -> list[Process]:
@@ -47,10 +46,13 @@ def read_processes(listing: str) -> list[Process]:
     return [Process(row[0].removeprefix("GPU-"), int(row[1]), row[2]) for row in rows if row[1:2] and row[1].isdigit()]
 
 
-def shared_gpus(listing: str) -> set[str]:
-    """The GPUs that are divided into MIG instances, which stand indented beneath their GPU."""
+@functools.cache
+def shared_gpus() -> set[str]:
+    """The GPUs that are divided into MIG instances, which stand indented beneath their GPU. Nobody divides one that is
+    in use, so that this is asked once.
+    """
     shared, gpu = set(), ""
-    for line in listing.splitlines():
+    for line in nvidia_smi("-L").splitlines():
         if found := re.match(r"GPU \d+: .*\(UUID: GPU-(.+)\)", line):
             gpu = found[1]
         elif line.lstrip().startswith("MIG "):

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from rewardcore.memory.neighbours import Process, processes
+from rewardcore.memory.neighbours import Process, processes, shared_gpus
 
 ONE, OTHER = "5d5ba0d6-d33d-2b2c-524d-9e3d8d2b8a77", "8c9ab0e1-1111-2222-3333-444455556666"
 GPUS = f"""\
@@ -22,6 +22,11 @@ GPU-{ONE}, 4711, /usr/bin/python3
 GPU-{OTHER}, 4712, /opt/train, fast
 """
 TRAINER = Process(OTHER, 4712, "/opt/train, fast")
+
+
+@pytest.fixture(autouse=True)
+def another_machine() -> None:
+    shared_gpus.cache_clear()
 
 
 @pytest.mark.parametrize(
