@@ -47,6 +47,12 @@ class VllmGenerator:
         self._seeds = random.Random(seed)
         self._engine: Any = LLM(model=str(directory), dtype=dtype, max_model_len=max_model_len or -1, **engine_options)
         context = self._engine.llm_engine.vllm_config.model_config.max_model_len
+        if context <= max_new_tokens:
+            self.close()
+            raise ConfigurationError(
+                f"vLLM's memory has room for {context} tokens at once, and max_new_tokens={max_new_tokens} leaves none"
+                " for a prompt; pass a smaller number, or give vLLM more memory (gpu_memory_utilization)"
+            )
         self.max_prompt_tokens = prompt_room(context, max_new_tokens)
 
     def generate(self, conversations: list[Conversation]) -> list[str]:
