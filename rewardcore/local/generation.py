@@ -13,13 +13,12 @@ from typing import Literal
 
 from ..clock import SYSTEM_CLOCK, Clock
 from ..failures import ConfigurationError, Failure, GeneratorFailed
-from ..memory.release import empty_cache, release_memory
+from ..memory.release import empty_cache, is_out_of_memory, release_memory
 from ..notices import log
 from .batching import cut, form_batches
 from .generator import Conversation, Generator, lengths_of, prompt_limit, recommended_batch_size
 
 BatchSize = int | Literal["auto"] | None
-_OUT_OF_MEMORY = ("out of memory", "_STATUS_ALLOC_FAILED", "can't allocate memory")  # CUDA, cuBLAS and cuDNN, a CPU
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,16 +141,8 @@ class _OutOfMemory(GeneratorFailed):
 
 def _failure(error: Exception) -> GeneratorFailed:
     """The error's words alone: its traceback would keep the batch's tensors alive."""
-    kind = _OutOfMemory if _is_out_of_memory(error) else GeneratorFailed
+    kind = _OutOfMemory if is_out_of_memory(error) else GeneratorFailed
     return kind(f"{type(error).__name__}: {error}")
-
-
-def _is_out_of_memory(error: Exception) -> bool:
-    """Known by class name, also as Ray wraps it, so torch need not be loaded to ask; or by the words of a RuntimeError,
-    such as torch.AcceleratorError."""
-    if any(kind.__name__ in ("OutOfMemoryError", "MemoryError") for kind in type(error).__mro__):
-        return True
-    return isinstance(error, RuntimeError) and any(words in str(error) for words in _OUT_OF_MEMORY)
 
 
 def _no_text(value: object) -> GeneratorFailed:
