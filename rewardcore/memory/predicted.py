@@ -1,8 +1,9 @@
 """How much memory a batch takes, predicted from a model's config alone: no weights, no GPU, 70B on a laptop.
 
 The model is built of fake tensors and run for one prefill and the last decode step, while a meter counts every
-storage once. Attention is the fused operator, as on a GPU; the math path would overestimate. Not in the figure: the
-CUDA context and fragmentation, which is what `RESERVE` is for. All numbers from here are called "predicted".
+storage once. What is run is the installed transformers' code (`FOLLOWED`), down to the fused attention of a GPU; the
+math path would overestimate. Not in the figure: the CUDA context and fragmentation, which is what `RESERVE` is for.
+All numbers from here are called "predicted". Nothing that other threads see is changed for it.
 Of a tensor-parallel model, it is one GPU's share, as vLLM divides it; activations are taken whole, an upper bound.
 """
 
@@ -19,10 +20,11 @@ from typing import Any, Literal
 
 import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 from transformers import MODEL_FOR_CAUSAL_LM_MAPPING, AutoModelForCausalLM, __version__
-from transformers.integrations.sdpa_attention import repeat_kv
+from transformers.integrations.sdpa_attention import sdpa_attention_forward
 from transformers.masking_utils import ALL_MASK_ATTENTION_FUNCTIONS, sdpa_mask
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
@@ -31,6 +33,8 @@ from .model_config import architecture, check_not_quantized, custom_code, first_
 
 #: The share of the free memory that a recommendation leaves alone.
 RESERVE = 0.1
+#: Whose code a prediction has run: another version may take other memory.
+FOLLOWED = f"transformers {__version__}, torch {torch.__version__}"
 _ATTENTION = "rewardcore_fused"
 
 
@@ -92,13 +96,15 @@ def predict(
     log = logging.getLogger("torch._subclasses.fake_tensor")  # writes a traceback about what is one sentence here
     log.disabled = True
     try:
-        with FakeTensorMode(), torch.inference_mode():
+        with FakeTensorMode(), torch.inference_mode(), _FusedAttention():
             model = AutoModelForCausalLM.from_config(
                 copy.deepcopy(config),  # it writes the attention into the config, which may be a live model's own
-                dtype=dtype,
+                dtype=None,  # any other would be made the default of the whole process meanwhile
                 attn_implementation=_ATTENTION,
                 trust_remote_code=trust_remote_code,
             ).eval()
+            for weight in model.parameters():
+                weight.data = weight.data.to(dtype)
             peaks = []
             for size in batch_sizes:
                 tell(size)
@@ -236,25 +242,29 @@ class _Meter(TorchDispatchMode):  # type: ignore[misc]  # untyped where torch is
         return result
 
 
+class _FusedAttention(TorchFunctionMode):  # type: ignore[misc]  # untyped where torch is absent
+    """What SDPA allocates on a GPU; on a fake CPU, SDPA itself would take the math path."""
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        is_attention = func is torch.nn.functional.scaled_dot_product_attention
+        return (_fused_attention if is_attention else func)(*args, **kwargs or {})
+
+
 def _fused_attention(
-    module: Any,
     query: torch.Tensor,
     key: torch.Tensor,
     value: torch.Tensor,
-    attention_mask: torch.Tensor | None,
-    scaling: float | None = None,
-    **_: Any,
-) -> tuple[torch.Tensor, None]:
-    """What SDPA allocates on a GPU; on a fake CPU, SDPA itself would take the math path."""
-    if attention_mask is not None:  # as in transformers: with a mask, no grouped-query kernel
-        groups = query.shape[1] // key.shape[1]
-        key, value = repeat_kv(key, groups), repeat_kv(value, groups)
-        attention_mask = attention_mask.to(query.dtype)
-    output = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu(
-        query, key, value, 0.0, attention_mask is None and query.shape[2] > 1, attn_mask=attention_mask, scale=scaling
-    )[0]
-    return output.transpose(1, 2).contiguous(), None
+    attn_mask: torch.Tensor | None = None,
+    dropout_p: float = 0.0,
+    is_causal: bool = False,
+    scale: float | None = None,
+    enable_gqa: bool = False,
+) -> torch.Tensor:
+    mask = None if attn_mask is None else attn_mask.to(query.dtype)
+    fused = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu
+    output: torch.Tensor = fused(query, key, value, 0.0, is_causal, attn_mask=mask, scale=scale)[0]
+    return output
 
 
-ALL_ATTENTION_FUNCTIONS.register(_ATTENTION, _fused_attention)
+ALL_ATTENTION_FUNCTIONS.register(_ATTENTION, sdpa_attention_forward)
 ALL_MASK_ATTENTION_FUNCTIONS.register(_ATTENTION, sdpa_mask)
