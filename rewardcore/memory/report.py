@@ -16,7 +16,7 @@ import torch
 from .arguments import Arguments
 from .measured import Measured, check_gpu_is_ours, measure
 from .model_config import load_config, load_model
-from .predicted import RESERVE, Curve, Peak, fit, predict, recommend_batch_size
+from .predicted import FOLLOWED, RESERVE, Curve, Peak, fit, predict, recommend_batch_size
 from .release import is_out_of_memory
 
 _CARDS = tuple(size * 2**30 for size in (8, 16, 24, 32, 48, 80))
@@ -49,6 +49,7 @@ def run_memory(
     notes = [
         "a row is its fullest moment: at the prefill the KV cache holds the prompts, at the last token also the replies"
     ]
+    notes.append(f"predicted with the code of {FOLLOWED}; other versions may take other memory")
     if gpus > 1:
         title += f", per GPU of {gpus}"
         notes.append(

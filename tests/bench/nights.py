@@ -32,6 +32,7 @@ FIGURES = {
     (BATCHED, "verdict digest"): ("aaaa", "", "equal", True),
     (BATCHED, "requests"): (2, "requests", "lower", True),
     (MEMORY, "counted peak, slope"): (1_400_000.0, "bytes/sample", "lower", True),
+    (MEMORY, "predicted peak, batch 8"): (12_500_000, "bytes", "lower", True),
     (MEMORY, "CUDA peak allocated, batch 8"): (12_000_000.0, "bytes", "lower", False),
     (ENGINE, "weights"): (700_000, "bytes", "lower", False),
     (ENGINE, "KV blocks"): (16_384, "blocks", "higher", False),

@@ -63,7 +63,7 @@ def test_a_night_like_the_last_clean_one_is_unchanged(tmp_path):
     summary, issue = told(tmp_path, night, since)
     assert (night.exit_code, issue) == (0, None)
     assert summary.startswith("# ✅ Clean, and nothing is worse since 2026-10-01 02:00 (111111111111)\n")
-    assert "- 11 figures compared: all as they were, within their limits" in summary
+    assert "- 12 figures compared: all as they were, within their limits" in summary
     assert (
         "any worsening of what is exact; else 1.05 × the time, 1.1 × through vLLM, 1.05 × of whatever else" in summary
     )

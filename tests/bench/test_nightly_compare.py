@@ -124,16 +124,19 @@ def test_a_digest_that_a_commit_explains_is_no_change():
 
 
 @pytest.mark.parametrize("name", ["torch", "transformers", "vllm", "driver", "gpu"])
-def test_what_a_model_wrote_is_compared_only_within_the_same_packages(name):
-    """Another torch writes other texts, though nothing of ours changed; counts and bytes are compared all the same."""
+def test_texts_and_predictions_are_compared_only_within_the_same_packages(name):
+    """With another torch both are others, though nothing of ours changed; what is counted is compared all the same."""
     another = ENVIRONMENT | {name: "another"}
-    changed = {(BATCHED, "verdict digest"): "bbbb", (MEMORY, "counted peak, slope"): 2.0}
+    changed = {
+        (BATCHED, "verdict digest"): "bbbb",
+        (MEMORY, "predicted peak, batch 8"): 1.1,
+        (MEMORY, "counted peak, slope"): 2.0,
+    }
     night = a_night(3, changed, environment=another)
     assert [each.metric for each in compare(night, [a_night(1)]) if each.outcome == "fail"] == ["counted peak, slope"]
     before = a_night(1, environment=another)
     assert {each.metric for each in compare(night, [before, a_night(2)]) if each.outcome == "fail"} == {
-        "verdict digest",
-        "counted peak, slope",
+        metric for _, metric in changed
     }
 
 

@@ -14,6 +14,7 @@ from rewardcore.memory import measured
 from rewardcore.memory.arguments import parse_arguments
 from rewardcore.memory.model_config import load_model
 from rewardcore.memory.neighbours import Process
+from rewardcore.memory.predicted import FOLLOWED
 from rewardcore.memory.report import run_memory
 from tests.cuda.devices import GIB, MIB, OUT_OF_MEMORY, Cuda
 
@@ -39,6 +40,7 @@ def test_what_is_measured_stands_beside_what_was_predicted(cuda: Cuda, tiny_judg
     start = lines.index("measured on Fake GPU, in MiB")
     assert any("predicted peak" in line for line in lines[:start]), "first"
     assert "8.0 GiB (10% kept free): batch size" in lines[start - 2]
+    assert any(f"predicted with the code of {FOLLOWED}" in line for line in lines[:start])
     assert lines[start + 2].split() == ["batch", "predicted", "peak", "measured", "peak", "reserved", "tokens/s"]
     rows = [line.split() for line in lines[start + 3 :]]
     assert [row[0] for row in rows] == ["1", "2", "4"]
