@@ -23,6 +23,7 @@ from rewardcore.clock import Clock
 from rewardcore.local.generator import Conversation
 from rewardcore.local.model_files import PromptEncoder, load_tokenizer
 from rewardcore.memory.model_config import context_length, load_config
+from rewardcore.memory.release import is_out_of_memory
 
 #: A server may put some of its own before a prompt.
 _SPECIAL_TOKENS = 16
@@ -79,11 +80,15 @@ class Witness:
         self.reset()
 
     def reset(self) -> None:
-        self._calls, self._texts = 0, []
+        self._calls, self._texts, self.ran_out_of_memory = 0, [], False
 
     def generate(self, conversations: list[Conversation]) -> list[str]:
         self._calls += 1
-        texts: list[str] = self._generator.generate(conversations)
+        try:
+            texts: list[str] = self._generator.generate(conversations)
+        except Exception as error:
+            self.ran_out_of_memory |= is_out_of_memory(error)
+            raise
         self._texts += texts
         return texts
 

@@ -32,8 +32,8 @@ GRACE = 30.0
 RETRIES = 1.1
 CONTROL_SCENARIOS = (NIGHTLY_CONTROL, REGISTRY["paired-control"])
 _PACKAGES = {"vllm": "vLLM"}
-#: What a child tells: {"tell": a line}, {"records": […]}, {"failed": a scenario, "why": …}, {"machine": {…}}; at last
-#: {"done": …}, or {"why": …} where all of it failed.
+#: What a child tells: {"tell": a line}, {"records": […]}, {"failed": a scenario, "why": …}, {"unfit": a scenario that
+#: does not fit the device's memory}, {"machine": {…}}; at last {"done": …}, or {"why": …} where all of it failed.
 Hear = Callable[[dict[str, Any]], object]
 
 

@@ -20,6 +20,7 @@ from bench.nightly.gpu import Watch
 from bench.nightly.night import Device, Night
 from bench.nightly.parts import Part, PartFailed
 from bench.records import Record
+from bench.scenarios import REGISTRY
 
 Tell = Callable[[str], object]
 RECORDS = "records.jsonl"
@@ -41,8 +42,9 @@ class Plan:
 
 @dataclass
 class Heard:
-    """What parts have told, kept at once. `failures` are of parts and of scenarios, `unfinished` are all scenarios that
-    those stand for, `said` the last words of parts; `machine` is the device, the model and the environment.
+    """What parts have told, kept at once. `failures` are of parts and of scenarios, `unfit` are scenarios that do not
+    fit the memory, `unfinished` all scenarios that either stands for, `said` the last words of parts; `machine` is the
+    device, the model and the environment.
     """
 
     path: Path
@@ -51,6 +53,7 @@ class Heard:
     records: list[Record] = field(default_factory=list)
     failures: dict[str, str] = field(default_factory=dict)
     unfinished: set[str] = field(default_factory=set)
+    unfit: set[str] = field(default_factory=set)
     said: dict[str, tuple[str, ...]] = field(default_factory=dict)
     machine: Mapping[str, Any] = field(default_factory=dict)
 
@@ -75,6 +78,10 @@ class Heard:
             self.records += found
         elif "failed" in message:
             self._failed(message["failed"], message["why"], [message["failed"]])
+        elif "unfit" in message:
+            self.unfit.add(message["unfit"])
+            self.unfinished.add(message["unfit"])
+            self.tell(f"{message['unfit']} does not fit the memory")
         elif "machine" in message:
             self.machine = {**message["machine"], "device": Device(**message["machine"]["device"])}
         else:
@@ -91,7 +98,7 @@ def run_night(plan: Plan, tell: Tell, watch: Watch | None = None) -> tuple[Night
     nights, problems = history.read(plan.history)
     notes = [*plan.night.notes, *problems]
     heard = Heard(plan.output / RECORDS, plan.night.commit, tell)
-    again = replace(heard, records=[], failures={}, unfinished=set(), said={})
+    again = replace(heard, records=[], failures={}, unfinished=set(), unfit=set(), said={})
     with watch or contextlib.nullcontext():
         missing = _measure(plan, heard)
         night = replace(plan.night, **heard.machine)
@@ -114,6 +121,9 @@ def run_night(plan: Plan, tell: Tell, watch: Watch | None = None) -> tuple[Night
     failures = heard.failures | {f"{name}, measured again": why for name, why in again.failures.items()}
     dirt = [f"{name} failed: {why}" for name, why in failures.items()]
     dirt += [f"{name} was not measured: {why}" for name, why in missing.items()]
+    for id in sorted(heard.unfit | again.unfit):
+        did_fit = history.baseline(before, id, REGISTRY[id].version) is not None
+        (dirt if did_fit else notes).append(f"{id} {'no longer fits' if did_fit else 'does not fit'} the memory")
     if watch is not None and watch.is_blind:
         notes.append("nobody could tell whether others used the GPU: nvidia-smi showed no process")
     labels = compared_with(night, before)

@@ -17,11 +17,9 @@ from bench import records
 from bench.harness import ROOT
 from bench.nightly import __main__ as command
 from bench.nightly import history
-from bench.nightly.gpu import Watch
 from bench.nightly.night import Night
 from bench.nightly.parts import Order, PartFailed, child_part, parts_of
 from bench.scenarios import REGISTRY, SIZES
-from rewardcore.memory.neighbours import Process
 from tests.bench.nights import (
     BATCHED,
     MEMORY,
@@ -348,39 +346,6 @@ def test_a_night_that_is_killed_leaves_its_records_no_half_document_and_no_proce
     assert records.read(tmp_path / "out" / "records.jsonl")
     again, since = run(a_plan(tmp_path / "out"))
     assert (again.exit_code, since.when) == (0, a_night(1).when)
-
-
-# The GPU
-
-
-OURS, ANOTHER = "5d5ba0d6-d33d-2b2c-524d-9e3d8d2b8a77", "8c9ab0e1-1111-2222-3333-444455556666"
-TRAINER = Process(OURS, 4712, "/opt/other train")
-
-
-@pytest.mark.parametrize(
-    ("listed", "dirt", "is_told"),
-    [
-        ([TRAINER], ["another process used the GPU: /opt/other train (pid 4712)"], False),
-        ([TRAINER._replace(gpu=ANOTHER)], [], False),
-        ([], [], True),
-    ],
-)
-def test_another_process_on_our_gpu_makes_the_night_dirty_and_its_times_doubtful(tmp_path, listed, dirt, is_told):
-    keep(tmp_path, a_night(1))
-    machine = control(environment={"torch": "2.13.0", "gpu uuid": OURS})
-    plan = a_plan(tmp_path, 9, a_part("torch", [{SPEED: 0.5}]), control=[machine])
-    night, since = run(plan, watch=Watch(lambda: listed))
-    assert night.exit_code == (2 if dirt else 1)
-    assert list(night.why_not) == dirt
-    assert ("nobody could tell whether others used the GPU" in told(tmp_path, night, since)[0]) is is_told
-
-
-def test_a_process_that_the_night_has_started_is_no_stranger():
-    with subprocess.Popen(["cat"], stdin=subprocess.PIPE) as child:
-        with Watch(lambda: [TRAINER._replace(pid=child.pid)]) as watch:
-            pass
-        child.stdin.close()
-    assert (watch.strangers_on(OURS), watch.is_blind) == ([], False)
 
 
 # The command

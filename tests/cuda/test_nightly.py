@@ -85,10 +85,15 @@ def test_a_batch_that_takes_more_is_told(night: Night) -> None:
 
 
 def test_a_batch_that_does_not_fit_is_told_and_smaller_ones_are_kept(tmp_path) -> None:
-    night = a_night(tmp_path, 20 * MIB, ())
+    night = a_night(tmp_path, 10 * MIB, (1, 16))
+    speed = series_of(night.records)
+    assert "torch/self-16/16 does not fit the memory" in night.notes
+    assert "samples a second" in speed["torch/self-1/16"]
+    assert "torch/self-16/16" not in speed
+    assert [why for why in night.why_not if "the control moved" not in why] == []
     memory = series_of(night.records)[MEMORY]
-    assert "CUDA peak allocated, batch 8" in memory
-    assert "CUDA peak allocated, batch 16" not in memory
+    assert "CUDA peak allocated, batch 4" in memory
+    assert "CUDA peak allocated, batch 8" not in memory
     assert re.search(r"\| 16 \| \S+ MiB \| does not fit \|", summary(night, None))
 
 
