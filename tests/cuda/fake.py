@@ -18,6 +18,7 @@ from typing import Any
 from unittest.mock import patch
 
 import torch
+from torch.utils._device import _device_constructors
 from torch.utils._python_dispatch import return_and_correct_aliasing
 from torch.utils._pytree import tree_leaves, tree_map
 
@@ -124,6 +125,7 @@ _active: Cuda | None = None
 def fake_cuda(devices: int = 1, total: int = 8 * GIB) -> Iterator[Cuda]:
     """Inside, torch has so many GPUs of so many bytes, in every thread of this process."""
     global _active
+    _device_constructors()  # remembered for good: it must hold torch's own functions, not those below
     _active = cuda = Cuda(devices, total)
     library = torch.library.Library("aten", "IMPL")
     before = torch.__future__.get_overwrite_module_params_on_conversion()

@@ -5,8 +5,10 @@ import threading
 import pytest
 import torch
 import torch.nn.functional as F
+from torch.utils._device import _device_constructors
 
 from tests.cuda.devices import MIB, OUT_OF_MEMORY, SEGMENT, Cuda
+from tests.cuda.fake import fake_cuda
 
 
 def test_a_tensor_is_where_it_was_put_and_comes_back_with_its_values(cuda: Cuda) -> None:
@@ -117,6 +119,15 @@ def test_a_module_moves_there_and_back(cuda: Cuda) -> None:
         module(torch.ones(1, 2, device="cuda"))
     del module
     assert torch.cuda.memory_allocated(0) == torch.cuda.memory_allocated(1) == 0
+
+
+def test_a_default_device_holds_inside_and_afterwards() -> None:
+    """Under torch.device("meta") models are loaded; torch remembers which functions take a device."""
+    _device_constructors.cache_clear()
+    with fake_cuda(), torch.device("meta"):
+        assert torch.tensor([1]).device.type == "meta"
+    with torch.device("meta"):
+        assert torch.tensor([1]).device.type == "meta"
 
 
 def test_without_it_torch_has_no_gpu_as_before() -> None:
