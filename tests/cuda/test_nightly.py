@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from dataclasses import replace
 
 import pytest
@@ -17,6 +17,7 @@ from bench.nightly.parts import CONTROL_SCENARIOS, Order, Part, parts_of
 from bench.nightly.running import Plan, run_night
 from bench.nightly.series import series_of
 from bench.nightly.summary import summary
+from bench.records import environment
 from bench.scenarios import BATCH_SIZES, NIGHTLY_CONTROL
 from rewardcore.memory.neighbours import Process
 from tests.cuda.devices import GIB, MIB, Cuda
@@ -28,11 +29,13 @@ TRAINER = Process("fake", 4712, "python3")
 
 
 @pytest.fixture(scope="module", autouse=True)
-def small_control() -> None:
+def small_control() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setitem(control.SIDE, "cuda", 32)
         patch.setitem(control.WARM_UP, "cuda", 0.2)
+        environment.cache_clear()  # of a machine without a GPU
         yield
+        environment.cache_clear()
 
 
 def a_night(directory, total: int, sizes: Collection[int], watch: Watch | None = None) -> Night:
