@@ -1,9 +1,10 @@
 """How much memory a batch takes, predicted from a model's config alone: no weights, no GPU, 70B on a laptop.
 
 The model is built of fake tensors and run for one prefill and the last decode step, while a meter counts every
-storage once. What is run is the installed transformers' code (`FOLLOWED`), down to the fused attention of a GPU; the
-math path would overestimate. Not in the figure: the CUDA context and fragmentation, which is what `RESERVE` is for.
-All numbers from here are called "predicted". Nothing that other threads see is changed for it.
+storage once. What is run is the installed transformers' and torch's own code (`FOLLOWED`), and under no_grad: in
+inference mode, SDPA would come as one operator and hide what it takes for the mask. Not in the figure: the CUDA context
+and fragmentation, which is what `RESERVE` is for. All numbers from here are called "predicted".
+Nothing that other threads see is changed for it.
 Of a tensor-parallel model, it is one GPU's share, as vLLM divides it; activations are taken whole, an upper bound.
 """
 
@@ -20,13 +21,9 @@ from typing import Any, Literal
 
 import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
-from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 from transformers import MODEL_FOR_CAUSAL_LM_MAPPING, AutoModelForCausalLM, __version__
-from transformers.integrations.sdpa_attention import sdpa_attention_forward
-from transformers.masking_utils import ALL_MASK_ATTENTION_FUNCTIONS, sdpa_mask
-from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
 from ..failures import ConfigurationError
 from .model_config import architecture, check_not_quantized, custom_code, first_sentence
@@ -35,7 +32,6 @@ from .model_config import architecture, check_not_quantized, custom_code, first_
 RESERVE = 0.1
 #: Whose code a prediction has run: another version may take other memory.
 FOLLOWED = f"transformers {__version__}, torch {torch.__version__}"
-_ATTENTION = "rewardcore_fused"
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,13 +92,11 @@ def predict(
     log = logging.getLogger("torch._subclasses.fake_tensor")  # writes a traceback about what is one sentence here
     log.disabled = True
     try:
-        with FakeTensorMode(), torch.inference_mode(), _FusedAttention():
-            model = AutoModelForCausalLM.from_config(
-                copy.deepcopy(config),  # it writes the attention into the config, which may be a live model's own
-                dtype=None,  # any other would be made the default of the whole process meanwhile
-                attn_implementation=_ATTENTION,
-                trust_remote_code=trust_remote_code,
-            ).eval()
+        with FakeTensorMode(), torch.no_grad():
+            config = copy.deepcopy(config)  # from_config writes into it, and it may be a live model's own
+            config._attn_implementation = None  # SDPA where the model can, as load_model takes it; no GPU's kernels
+            # Any data type given here would be the default of the whole process meanwhile.
+            model = AutoModelForCausalLM.from_config(config, dtype=None, trust_remote_code=trust_remote_code).eval()
             for weight in model.parameters():
                 weight.data = weight.data.to(dtype)
             peaks = []
@@ -194,14 +188,17 @@ def _step(model: Any, batch_size: int, new: int, seen: int, padded: bool, cache:
 
 
 def _grow(cache: Any, length: int, target: int) -> None:
-    """Give the cache the size it has before the last token; layers with a sliding window keep theirs."""
+    """Give the cache the size it has before the last token; a layer with a sliding window keeps no more than that."""
     for layer in cache.layers:
+        window = getattr(layer, "sliding_window", None) or target + 1
         for name in ("keys", "values"):
             held = getattr(layer, name, None)
-            if held is not None and held.shape[-2] == length:
+            if held is not None and held.shape[-2] == min(length, window - 1):
                 setattr(layer, name, None)
-                setattr(layer, name, held.new_empty(*held.shape[:-2], target, held.shape[-1]))
+                setattr(layer, name, held.new_empty(*held.shape[:-2], min(target, window - 1), held.shape[-1]))
                 del held
+        if hasattr(layer, "cumulative_length"):
+            layer.cumulative_length = target
 
 
 def _cache_bytes(cache: Any, gpus: int) -> int:
@@ -240,31 +237,3 @@ class _Meter(TorchDispatchMode):  # type: ignore[misc]  # untyped where torch is
             if isinstance(leaf, torch.Tensor):
                 self.count(leaf)
         return result
-
-
-class _FusedAttention(TorchFunctionMode):  # type: ignore[misc]  # untyped where torch is absent
-    """What SDPA allocates on a GPU; on a fake CPU, SDPA itself would take the math path."""
-
-    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        is_attention = func is torch.nn.functional.scaled_dot_product_attention
-        return (_fused_attention if is_attention else func)(*args, **kwargs or {})
-
-
-def _fused_attention(
-    query: torch.Tensor,
-    key: torch.Tensor,
-    value: torch.Tensor,
-    attn_mask: torch.Tensor | None = None,
-    dropout_p: float = 0.0,
-    is_causal: bool = False,
-    scale: float | None = None,
-    enable_gqa: bool = False,
-) -> torch.Tensor:
-    mask = None if attn_mask is None else attn_mask.to(query.dtype)
-    fused = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu
-    output: torch.Tensor = fused(query, key, value, 0.0, is_causal, attn_mask=mask, scale=scale)[0]
-    return output
-
-
-ALL_ATTENTION_FUNCTIONS.register(_ATTENTION, sdpa_attention_forward)
-ALL_MASK_ATTENTION_FUNCTIONS.register(_ATTENTION, sdpa_mask)

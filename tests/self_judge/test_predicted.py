@@ -3,7 +3,7 @@
 import pytest
 import torch
 import transformers
-from transformers import AutoModelForCausalLM, Qwen2Config
+from transformers import AutoModelForCausalLM, MistralConfig, Qwen2Config
 
 from rewardcore.memory.predicted import FOLLOWED, predict
 from tests.self_judge.test_memory import real_cpu_peak
@@ -20,6 +20,18 @@ def test_decoding_is_predicted_as_the_installed_transformers_does_it(groups: int
     (peak,) = predict(config, [8], 8, 160, torch.float32, padded)
     assert peak.moment == "last token"
     real = real_cpu_peak(AutoModelForCausalLM.from_config(config).eval(), 8, 8, 160, padded)
+    assert peak.total / real == pytest.approx(1, abs=0.02)
+
+
+@pytest.mark.parametrize("window", [64, 4096])
+def test_layers_with_a_sliding_window_keep_no_more_than_that(window: int) -> None:
+    config = MistralConfig(
+        hidden_size=448, intermediate_size=256, num_hidden_layers=2, num_attention_heads=14, num_key_value_heads=7,
+        vocab_size=300, eos_token_id=None, sliding_window=window,
+    )  # fmt: skip
+    (peak,) = predict(config, [8], 8, 160, torch.float32)
+    real = real_cpu_peak(AutoModelForCausalLM.from_config(config).eval(), 8, 8, 160, True)
+    assert peak.kv_cache == 2 * 2 * 8 * min(8 + 160, window) * 224 * 4
     assert peak.total / real == pytest.approx(1, abs=0.02)
 
 
