@@ -21,7 +21,7 @@ OFFLINE = "vllm-offline/self/16"
 
 def test_an_engine_that_is_forked_starts_and_is_measured(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever the part's process holds a lock on when it forks, the engine would wait for without end."""
-    monkeypatch.setattr(parts, "PATIENCE", 120.0)
+    monkeypatch.setattr(parts, "PATIENCE", 200.0)
     heard: list[dict] = []
     order = Order("vllm", "cpu", rounds=3, scenarios=(NIGHTLY_ENGINE.id, OFFLINE))
     run_child(order, heard.append, "tests.vllm.forking_child")
