@@ -11,6 +11,7 @@ import functools
 import json
 import os
 import platform
+import re
 import secrets
 import subprocess
 import sys
@@ -162,6 +163,7 @@ def environment() -> dict[str, str]:
         "cores": str(os.cpu_count()),
         "cpu": _cpu(),
         "gpu": _gpu(),
+        "driver": _driver(),
     }
     for package in ("aiohttp", "httpx", "uvloop", "torch", "transformers", "vllm"):
         found[package] = _version(package) or _version(f"{package}-cpu") or "none"  # vLLM for the CPU has that name
@@ -181,6 +183,15 @@ def _cpu() -> str:
     except OSError:
         return platform.processor() or "unknown"
     return next((line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")), "unknown")
+
+
+def _driver() -> str:
+    """NVIDIA's, where there is one."""
+    try:
+        found = re.search(r"Kernel Module.*?(\d+\.[\d.]+)", Path("/proc/driver/nvidia/version").read_text())
+    except OSError:
+        return "none"
+    return found[1] if found else "unknown"
 
 
 def _gpu() -> str:

@@ -322,9 +322,9 @@ PAIRED = [
 #: vLLM's engine in our own care: all samples in one call.
 OFFLINE = [Scenario(f"vllm-offline/self/{n}", n, "self", "vllm-offline", batch_size=None) for n in SIZES]
 #: What it sets aside before it is asked anything.
-NIGHTLY_ENGINE = Scenario("nightly-engine", 0, "self", "vllm-offline")
+NIGHTLY_ENGINE = Scenario("nightly-engine", 0, "self", "vllm-offline", version=2)
 #: So many products of matrices on the device, and nothing of ours: what moves them is the machine.
-NIGHTLY_CONTROL = Scenario("nightly-control", 40, "any", "torch")
+NIGHTLY_CONTROL = Scenario("nightly-control", 40, "any", "torch", version=2)
 
 CLAIMS = [
     Claim("async batch, no cache", "naive-1024", "async-1024", 16.0, 1024 / 18),

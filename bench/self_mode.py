@@ -13,7 +13,7 @@ import statistics
 import tempfile
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import torch
@@ -161,11 +161,18 @@ class Memory:
 
 
 def measure_memory(judge: TorchGenerator) -> Memory:
+    """As predicted; and on a GPU as measured."""
+    if judge.device.type != "cuda":
+        return predict_memory(judge)
+    measured = list(measure(judge.model, BATCH_SIZES, longest_prompt(judge), judge.max_new_tokens))
+    return replace(predict_memory(judge), measured=measured)
+
+
+def predict_memory(judge: TorchGenerator) -> Memory:
     """Peaks for every batch size of the grid, at the longest prompt of the 1024 samples."""
     model, lengths = judge.model, (longest_prompt(judge), judge.max_new_tokens)
     peaks = predict(model.config, BATCH_SIZES, *lengths, model.dtype)
-    measured = measure(model, BATCH_SIZES, *lengths) if judge.device.type == "cuda" else []
-    return Memory(peaks, fit(peaks), measured, predict(model.config, BATCH_SIZES, *LONG_REPLY, model.dtype))
+    return Memory(peaks, fit(peaks), [], predict(model.config, BATCH_SIZES, *LONG_REPLY, model.dtype))
 
 
 def longest_prompt(judge: TorchGenerator) -> int:

@@ -6,7 +6,7 @@ Three parts, each in a process of its own that may die alone (parts.py starts th
 - torch (batches.py): the self mode by batch size, its speed, and its memory, predicted beside measured;
 - vllm (offline.py): vLLM's engine without a server, and what it sets aside (engine_memory.py).
 
-control.py measures the machine by itself, gpu.py watches for strangers; running.py makes a night of all that, and
-measures again what has changed; history.py keeps nights, and compare.py says what changed since the last clean one. A
-dirty night is kept, and never becomes a baseline. summary.py and issue.py are for people.
+budget.py says how much fits the time, control.py measures the machine by itself, gpu.py watches for strangers;
+running.py makes a night of all that, and measures again what has changed; history.py keeps nights, and compare.py says
+what changed since the last clean one. A dirty night is kept, and never becomes a baseline. summary.py is for people.
 """

@@ -18,6 +18,7 @@ from bench import records
 from bench.gate import revisions
 from bench.gate.revisions import CannotMeasure, Revision
 from bench.nightly import history
+from bench.nightly.budget import Extent, extent_of
 from bench.nightly.compare import FEWEST_ROUNDS
 from bench.nightly.gpu import Watch
 from bench.nightly.night import Device, Night
@@ -41,8 +42,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"bench.nightly: {error}", file=sys.stderr)
         return 2
     except KeyboardInterrupt as signalled:
+        write_broken_off(options)
         print(
-            f"bench.nightly: broken off, nothing is decided; what was measured is in {options.output / RECORDS}",
+            f"bench.nightly: broken off, nothing is decided; what was measured is in {options.output / RECORDS} and"
+            f" {options.output / SUMMARY}",
             file=sys.stderr,
         )
         return 143 if isinstance(signalled, Terminated) else 130
@@ -59,9 +62,12 @@ def run(options: argparse.Namespace) -> int:
         directory.mkdir(parents=True, exist_ok=True)
     for name in (NIGHT, SUMMARY, ISSUE, RECORDS):  # of another night, nobody must take them for this one's
         (output / name).unlink(missing_ok=True)
-    plan = _plan(options, output, kept)
+    order, extent = _order(options, output), Extent(options.sizes, options.rounds)
+    if options.model is not None:
+        extent = extent_of(order, options.sizes, options.minutes, options.without, tell)
+    plan = _plan(options, replace(order, rounds=extent.rounds), extent, output, kept)
     if "http" in {part.name for part in plan.parts if not part.missing}:
-        cap = budget_of(Order("http", options.device, rounds=options.rounds), options.sizes).max_requests
+        cap = budget_of(Order("http", options.device, rounds=extent.rounds), extent.sizes).max_requests
         tell(f"http: never more than {cap:,} requests to the served judge, and as many again where something changed")
     night, since = run_night(plan, tell, Watch() if options.device == "cuda" else None)
     write(night, since, output)
@@ -79,11 +85,37 @@ def write(night: Night, since: Night | None, output: Path) -> None:
             file.write(text.encode())
 
 
-def _plan(options: argparse.Namespace, output: Path, kept: Path) -> Plan:
-    model = "" if options.model is None else str(options.model.absolute())
-    order = Order("", options.device, model, options.max_tokens, options.rounds, logs=str(output / "logs"))
-    parts = [part for part in parts_of(order, options.sizes) if part.name not in options.without]
-    later = replace(order, first_round=options.rounds + 1)
+def write_broken_off(options: argparse.Namespace) -> None:
+    """A summary of what was measured until then, where there is none yet. It is no night, and no baseline."""
+    path, output = options.output / RECORDS, options.output / SUMMARY
+    if output.exists():
+        return
+    found = records.read(path) if path.exists() else []
+    environment = found[-1].environment if found else {}
+    device = Device(options.device, environment.get("gpu" if options.device == "cuda" else "cpu", "unknown"))
+    why = ["it was broken off before its end"]
+    model = "tiny-judge" if options.model is None else options.model.name
+    when = found[0].time if found else now()
+    night = Night(when, records.commit(), device, model, options.max_tokens, environment, why, options.without)
+    with contextlib.suppress(OSError), write_atomically(output) as file:
+        file.write(summary(replace(night, records=found), None).encode())
+
+
+def _order(options: argparse.Namespace, output: Path) -> Order:
+    return Order(
+        "",
+        options.device,
+        "" if options.model is None else str(options.model.absolute()),
+        options.max_tokens,
+        options.rounds,
+        logs=str(output / "logs"),
+        gpu_memory_utilization=options.gpu_memory_utilization,
+    )
+
+
+def _plan(options: argparse.Namespace, order: Order, extent: Extent, output: Path, kept: Path) -> Plan:
+    parts = [part for part in parts_of(order, extent.sizes) if part.name not in options.without]
+    later = replace(order, first_round=order.rounds + 1)
     commit = records.commit()
     night = Night(
         now(),
@@ -92,6 +124,7 @@ def _plan(options: argparse.Namespace, output: Path, kept: Path) -> Plan:
         max_tokens=options.max_tokens,
         environment=records.environment(),
         left_out=list(dict.fromkeys(options.without)),
+        notes=extent.notes,
     )
     control = [control_part(order), control_part(later)]
     return Plan(night, parts, control, output, kept, lambda before: explained(before.commit, commit))
@@ -117,8 +150,21 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--sizes", type=_sizes, default=SIZES, metavar="16,32", help=f"of {', '.join(map(str, SIZES))} (default: all)"
     )
+    parser.add_argument(
+        "--minutes",
+        type=_count,
+        default=90,
+        help="with --model, that a night may take: fewer sizes and rounds where the judge is slow (%(default)s)",
+    )
     parser.add_argument("--rounds", type=_rounds, default=5, help="of everything that is noisy (%(default)s)")
     parser.add_argument("--max-tokens", type=_count, default=64, help="that the judge may write a reply (%(default)s)")
+    parser.add_argument(
+        "--gpu-memory-utilization",
+        type=_share,
+        default=0.0,
+        metavar="0.8",
+        help="of the GPU's memory, what vLLM takes (default: vLLM's own)",
+    )
     parser.add_argument(
         "--without",
         action="append",
@@ -157,6 +203,16 @@ def _count(text: str) -> int:
     if not (text.isdecimal() and int(text)):
         raise argparse.ArgumentTypeError(f"takes a whole number above 0, not {text!r}")
     return int(text)
+
+
+def _share(text: str) -> float:
+    try:
+        share = float(text)
+    except ValueError:
+        share = 0.0
+    if not 0.0 < share <= 1.0:
+        raise argparse.ArgumentTypeError(f"takes a share above 0 and at most 1, as 0.8, not {text!r}")
+    return share
 
 
 if __name__ == "__main__":

@@ -55,14 +55,18 @@ def _measure_speed(order: Order, scenarios: list[Scenario], judge: Witness, hear
     runs: dict[str, list[Run]] = {scenario.id: [] for scenario in scenarios}
     run(scenarios[-1], stage)  # kernels are chosen, and caches filled, in the first batches
     for number in order.all_rounds:
-        for scenario in scenarios:
+        for scenario in [each for each in scenarios if each.id in runs]:
             hear({"tell": f"{scenario.id}, round {number}"})
             judged = run(scenario, stage)
+            if judge.ran_out_of_memory:
+                hear({"unfit": scenario.id})
+                del runs[scenario.id]
+                continue
             runs[scenario.id].append(replace(judged, completion_tokens=judge.tokens()))
             hear_records(hear, speed_records(runs[scenario.id][-1:], f", round {number}"))
-    found = [Measured(scenario, tuple(runs[scenario.id])) for scenario in scenarios]
-    baseline = found[0]
+    found = [Measured(scenario, tuple(runs[scenario.id])) for scenario in scenarios if scenario.id in runs]
     for measured in found:
+        baseline = found[0]
         try:
             _check(measured, baseline, is_strict=not order.model)
         except UnequalWork as error:
@@ -79,8 +83,7 @@ def _check(measured: Measured, baseline: Measured, is_strict: bool) -> None:
         raise UnequalWork(f"{scenario.id} scores the same samples differently in another round")
     if first.requests != scenario.requests:
         raise UnequalWork(
-            f"{scenario.id} took {first.requests} calls where {scenario.requests} were due: a batch failed, or there"
-            " was no memory for it"
+            f"{scenario.id} took {first.requests} calls where {scenario.requests} were due: a batch failed"
         )
     if not measured.has_every_reply:
         raise UnequalWork(f"{scenario.id} did not get every reply: {dict(measured.statuses)}")
@@ -90,7 +93,7 @@ def _check(measured: Measured, baseline: Measured, is_strict: bool) -> None:
 
 def _measure_memory(order: Order, judge: TorchGenerator, hear: Hear) -> None:
     hear({"tell": "memory by batch size, predicted"})
-    memory = replace(self_mode.measure_memory(judge), measured=[])
+    memory = self_mode.predict_memory(judge)
     predicted = {peak.batch_size: peak.total for peak in memory.predicted}
     weights = memory.predicted[0].weights
     by_length, _ = self_mode.measure_padding(judge)
@@ -108,7 +111,7 @@ def _measure_memory(order: Order, judge: TorchGenerator, hear: Hear) -> None:
         return
     lengths = (self_mode.longest_prompt(judge), order.max_tokens)
     for number in order.all_rounds:
-        found = measure_on_gpu(judge.model, BATCH_SIZES, *lengths)
+        found = list(measure_on_gpu(judge.model, BATCH_SIZES, *lengths))
         points = {each.batch_size: each.allocated for each in found}
         rounds = [*_line(ALLOCATED, points), *_over_predicted(points, predicted)]
         for each in found:

@@ -21,7 +21,7 @@ from typing import Any
 from bench.nightly.parts import GRACE, Order
 from rewardcore.serving.signals import terminating_on_sigterm
 
-MODULES = {"control": "control", "http": "served", "torch": "batches", "vllm": "offline"}
+MODULES = {"probe": "budget", "control": "control", "http": "served", "torch": "batches", "vllm": "offline"}
 
 
 def main(text: str) -> int:
@@ -36,6 +36,8 @@ def main(text: str) -> int:
     if order.device == "cpu":
         os.environ.setdefault("VLLM_CPU_KVCACHE_SPACE", "1")
     os.environ.setdefault("VLLM_NO_USAGE_STATS", "1")
+    # A forked engine would inherit what this process has open, and keep the parent waiting for the end of `answers`.
+    os.environ.setdefault("VLLM_WORKER_MULTIPROC_METHOD", "spawn")
     try:
         with terminating_on_sigterm():
             end_with_parent()
@@ -51,7 +53,10 @@ def main(text: str) -> int:
 
 def end_with_parent() -> None:
     def wait() -> None:
-        sys.stdin.read()
+        # Not sys.stdin.read(), which holds a lock meanwhile: a process that is forked here would wait for it for ever,
+        # since multiprocessing closes stdin first.
+        while os.read(0, 4096):
+            pass
         signal.pthread_kill(main_thread, signal.SIGTERM)
         time.sleep(GRACE)
         os.killpg(0, signal.SIGKILL)

@@ -7,6 +7,9 @@ another. A CPU has neighbours: one and the same work differed by a third in its 
 wall clock, so that its limits, 50 % and fourfold, show hardly more than that the path works. Bytes, tokens and shares
 do not depend on neighbours: 5 % everywhere. What an engine sets aside has no rounds, and counts by its value. A control
 may move by less than the limit of what it stands beside. Nights may drift: five times 4 % is no change here.
+
+With another torch a model writes other texts, and a prediction follows other code, and no commit is at fault: such
+figures (`OF_THE_PACKAGES`) are compared only with the newest clean night of the same packages, driver and GPU.
 """
 
 from __future__ import annotations
@@ -31,6 +34,10 @@ TIMES = ("s", "1/s")
 WAITING_BACKENDS = ("vllm", "vllm-offline", "loopback")
 CONTROL = tuple(scenario.id for scenario in CONTROL_SCENARIOS)
 CONTROL_WORK = dict(zip(CONTROL, ("products of matrices", "plain requests"), strict=True))
+#: Exact figures, by how they begin, that depend on more than our code ...
+OF_THE_PACKAGES = ("verdict digest", "completion tokens", "predicted peak")
+#: ... and what must be the same, by its name in a record's environment, before they are compared.
+PACKAGES = ("torch", "transformers", "vllm", "driver", "gpu")
 Explained = Callable[[Night], Mapping[str, str]]
 
 
@@ -55,13 +62,17 @@ def compare(
     """
     findings: list[Finding] = []
     tonight = series_of(night.records)
+    alike = [each for each in nights if packages_of(each) == packages_of(night)]
     for scenario, series in tonight.items():
         version = next(iter(series.values())).version
         before = baseline(nights, scenario, version)
         if before is None or scenario in CONTROL or scenario in unfinished:
             continue
         then = series_of(before.records)[scenario]
-        findings += _exact(scenario, version, then, series, explained(before))
+        findings += _exact(scenario, version, _of_the_packages(then, False), series, explained(before))
+        if (other := baseline(alike, scenario, version)) is not None:
+            theirs = _of_the_packages(series_of(other.records)[scenario], True)
+            findings += _exact(scenario, version, theirs, series, explained(other))
         for metric, base in then.items():
             if not base.is_compared or base.exact:
                 continue
@@ -73,6 +84,15 @@ def compare(
             if base.is_compared and metric not in series
         ]
     return findings
+
+
+def packages_of(night: Night) -> tuple[str | None, ...]:
+    return tuple(night.environment.get(name) for name in PACKAGES)
+
+
+def _of_the_packages(series: Mapping[str, Series], wanted: bool) -> dict[str, Series]:
+    """The figures that depend on them, or all others."""
+    return {metric: each for metric, each in series.items() if metric.startswith(OF_THE_PACKAGES) == wanted}
 
 
 def compared_with(night: Night, nights: Sequence[Night]) -> dict[str, str]:

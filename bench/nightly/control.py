@@ -7,6 +7,7 @@ is the machine, and no other figure of the night is believed. Run before the par
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 
 import torch
 
@@ -16,9 +17,12 @@ from bench.nightly.parts import Hear, Order
 from bench.records import environment, record
 from bench.runner import loopback_stage
 from bench.scenarios import NIGHTLY_CONTROL, REGISTRY
+from rewardcore.memory.neighbours import uuid_of
 
-#: Of the matrices: large enough that a GPU has work.
-SIDE = {"cpu": 512, "cuda": 4096}
+#: Of the matrices: large enough that a GPU is as busy, and as hot, as with a model.
+SIDE = {"cpu": 512, "cuda": 8192}
+#: Seconds of the same work before the first figure, in which a GPU comes to the clock that it can keep.
+WARM_UP = {"cpu": 0.0, "cuda": 5.0}
 
 
 def measure(order: Order, hear: Hear) -> None:
@@ -30,10 +34,15 @@ def measure(order: Order, hear: Hear) -> None:
     torch.set_num_threads(1)
     device = {"kind": order.device, "name": environment()["gpu" if order.device == "cuda" else "cpu"]}
     found = environment() | {"cuda": torch.version.cuda or "none"}
+    if order.device == "cuda":
+        found["gpu uuid"] = uuid_of(torch.cuda.get_device_properties(0))
     hear({"machine": {"device": device, "model": identity(directory_of(order)), "environment": found}})
-    _multiply(order.device)
+    multiply = matrix_products(order)
+    ready = time.perf_counter() + WARM_UP[order.device]
+    while multiply() and time.perf_counter() < ready:
+        pass
     for number in order.all_rounds:
-        seconds = _multiply(order.device)
+        seconds = multiply()
         hear_records(hear, [record(NIGHTLY_CONTROL, f"matrix products, round {number}", seconds, "s", "lower")])
     scenario = REGISTRY["paired-control"]
     with loopback_stage(scenario.profile, scenario.seed) as stage:
@@ -44,12 +53,20 @@ def measure(order: Order, hear: Hear) -> None:
             hear_records(hear, [record(scenario, f"makespan, round {number}", seconds, "s", "lower")])
 
 
-def _multiply(device: str) -> float:
-    matrix = torch.ones(SIDE[device], SIDE[device], device=device)
-    now = CpuClock().now if device == "cpu" else time.perf_counter
-    started = now()
-    for _ in range(NIGHTLY_CONTROL.n):
-        matrix @ matrix
-    if device == "cuda":
-        torch.cuda.synchronize()
-    return now() - started
+def matrix_products(order: Order) -> Callable[[], float]:
+    """Seconds of one round. Random numbers in the judge's type: ones, or another type, draw less power than a model."""
+    data_type = torch.float16 if order.model and order.device == "cuda" else torch.float32
+    drawn = torch.Generator(order.device).manual_seed(0)
+    side = SIDE[order.device]
+    matrix = torch.randn(side, side, generator=drawn, device=order.device, dtype=data_type)
+    now = CpuClock().now if order.device == "cpu" else time.perf_counter
+
+    def multiply() -> float:
+        started = now()
+        for _ in range(NIGHTLY_CONTROL.n):
+            matrix @ matrix
+        if order.device == "cuda":
+            torch.cuda.synchronize()
+        return now() - started
+
+    return multiply

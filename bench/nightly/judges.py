@@ -9,18 +9,24 @@ import hashlib
 import json
 import time
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
 from bench.nightly.parts import Hear, Order
 from bench.records import Record, record, records_of
 from bench.runner import Counts, Run
-from bench.scenarios import Scenario
-from bench.self_mode import tiny_judge
+from bench.scenarios import Scenario, samples_of
+from bench.self_mode import RUBRIC, tiny_judge
+from rewardcore import Sample
 from rewardcore.clock import Clock
 from rewardcore.local.generator import Conversation
-from rewardcore.local.model_files import load_tokenizer
+from rewardcore.local.model_files import PromptEncoder, load_tokenizer
+from rewardcore.memory.model_config import context_length, load_config
+from rewardcore.memory.release import is_out_of_memory
+
+#: A server may put some of its own before a prompt.
+_SPECIAL_TOKENS = 16
 
 
 def directory_of(order: Order) -> Path:
@@ -29,6 +35,22 @@ def directory_of(order: Order) -> Path:
 
 def data_type_of(order: Order) -> str:
     return "auto" if order.model else "float32"
+
+
+def engine_context(order: Order, directory: Path) -> int | None:
+    """How long vLLM must let a sequence be: the longest prompt of the order and its reply, in steps of 256 tokens.
+
+    With all of a long context, it does not start on a smaller GPU. None is the model's own, where that is shorter.
+    """
+    encoder = PromptEncoder(load_tokenizer(directory))
+    samples: list[Sample] = []
+    for scenario in order.of_registry:
+        for seed in (0, *(scenario.seed + number - 1 for number in order.all_rounds)):  # of the warm-up, of each round
+            samples += samples_of(replace(scenario, seed=seed))
+    longest = max(encoder.lengths([RUBRIC.messages(sample) for sample in samples]), default=0)
+    needed = -(-(longest + order.max_tokens + _SPECIAL_TOKENS) // 256) * 256
+    own = context_length(load_config(directory))
+    return None if own is not None and own <= needed else needed
 
 
 def identity(directory: Path) -> str:
@@ -58,11 +80,15 @@ class Witness:
         self.reset()
 
     def reset(self) -> None:
-        self._calls, self._texts = 0, []
+        self._calls, self._texts, self.ran_out_of_memory = 0, [], False
 
     def generate(self, conversations: list[Conversation]) -> list[str]:
         self._calls += 1
-        texts: list[str] = self._generator.generate(conversations)
+        try:
+            texts: list[str] = self._generator.generate(conversations)
+        except Exception as error:
+            self.ran_out_of_memory |= is_out_of_memory(error)
+            raise
         self._texts += texts
         return texts
 

@@ -14,6 +14,7 @@ from bench.nightly.judges import (
     counted_records,
     data_type_of,
     directory_of,
+    engine_context,
     failed,
     hear_records,
     speed_records,
@@ -33,8 +34,10 @@ def measure(order: Order, hear: Hear) -> None:
         directory,
         dtype=data_type_of(order),
         max_new_tokens=order.max_tokens,
+        max_model_len=engine_context(order, directory),
         enforce_eager=order.device == "cpu",
         worker_extension_cls=f"{EngineMemory.__module__}.{EngineMemory.__qualname__}",
+        **({"gpu_memory_utilization": order.gpu_memory_utilization} if order.gpu_memory_utilization else {}),
     )
     try:
         hear_records(hear, _engine_records(generator))

@@ -32,8 +32,8 @@ GRACE = 30.0
 RETRIES = 1.1
 CONTROL_SCENARIOS = (NIGHTLY_CONTROL, REGISTRY["paired-control"])
 _PACKAGES = {"vllm": "vLLM"}
-#: What a child tells: {"tell": a line}, {"records": […]}, {"failed": a scenario, "why": …}, {"machine": {…}}; at last
-#: {"done": …}, or {"why": …} where all of it failed.
+#: What a child tells: {"tell": a line}, {"records": […]}, {"failed": a scenario, "why": …}, {"unfit": a scenario that
+#: does not fit the device's memory}, {"machine": {…}}; at last {"done": …}, or {"why": …} where all of it failed.
 Hear = Callable[[dict[str, Any]], object]
 
 
@@ -47,7 +47,9 @@ class PartFailed(Exception):
 
 @dataclass(frozen=True)
 class Order:
-    """What a child is told to do. `model` is empty for the tiny judge, `scenarios` are ids."""
+    """What a child is told to do. `model` is empty for the tiny judge, `scenarios` are ids; the share of the GPU's
+    memory that vLLM takes is its own default where it is 0.
+    """
 
     part: str
     device: str
@@ -57,6 +59,7 @@ class Order:
     first_round: int = 1
     logs: str = "logs"
     scenarios: tuple[str, ...] = ()
+    gpu_memory_utilization: float = 0.0
 
     @classmethod
     def read(cls, text: str) -> Order:

@@ -20,6 +20,7 @@ from bench.nightly.gpu import Watch
 from bench.nightly.night import Device, Night
 from bench.nightly.parts import Part, PartFailed
 from bench.records import Record
+from bench.scenarios import REGISTRY
 
 Tell = Callable[[str], object]
 RECORDS = "records.jsonl"
@@ -41,8 +42,9 @@ class Plan:
 
 @dataclass
 class Heard:
-    """What parts have told, kept at once. `failures` are of parts and of scenarios, `unfinished` are all scenarios that
-    those stand for, `said` the last words of parts; `machine` is the device, the model and the environment.
+    """What parts have told, kept at once. `failures` are of parts and of scenarios, `unfit` are scenarios that do not
+    fit the memory, `unfinished` all scenarios that either stands for, `said` the last words of parts; `machine` is the
+    device, the model and the environment.
     """
 
     path: Path
@@ -51,6 +53,7 @@ class Heard:
     records: list[Record] = field(default_factory=list)
     failures: dict[str, str] = field(default_factory=dict)
     unfinished: set[str] = field(default_factory=set)
+    unfit: set[str] = field(default_factory=set)
     said: dict[str, tuple[str, ...]] = field(default_factory=dict)
     machine: Mapping[str, Any] = field(default_factory=dict)
 
@@ -75,6 +78,10 @@ class Heard:
             self.records += found
         elif "failed" in message:
             self._failed(message["failed"], message["why"], [message["failed"]])
+        elif "unfit" in message:
+            self.unfit.add(message["unfit"])
+            self.unfinished.add(message["unfit"])
+            self.tell(f"{message['unfit']} does not fit the memory")
         elif "machine" in message:
             self.machine = {**message["machine"], "device": Device(**message["machine"]["device"])}
         else:
@@ -88,18 +95,23 @@ class Heard:
 
 def run_night(plan: Plan, tell: Tell, watch: Watch | None = None) -> tuple[Night, Night | None]:
     """The night, and the newest one that it was compared with."""
-    nights, notes = history.read(plan.history)
+    nights, problems = history.read(plan.history)
+    notes = [*plan.night.notes, *problems]
     heard = Heard(plan.output / RECORDS, plan.night.commit, tell)
-    again = replace(heard, records=[], failures={}, unfinished=set(), said={})
+    again = replace(heard, records=[], failures={}, unfinished=set(), unfit=set(), said={})
     with watch or contextlib.nullcontext():
         missing = _measure(plan, heard)
         night = replace(plan.night, **heard.machine)
         before = history.comparable(nights, night)
         moved = control_moved(heard.records, before, night.device.kind)
 
+        def doubts() -> list[str]:
+            seen = watch.strangers_on(night.environment.get("gpu uuid", "")) if watch is not None else []
+            return [*moved, *([f"another process used the GPU: {', '.join(seen)}"] if seen else [])]
+
         def compared(what: Heard) -> list[Finding]:
             measured = replace(night, records=what.records)
-            return doubted(compare(measured, before, what.unfinished, plan.explained), _doubts(moved, watch))
+            return doubted(compare(measured, before, what.unfinished, plan.explained), doubts())
 
         findings = compared(heard)
         if suspects := {finding.scenario for finding in findings if finding.outcome == "fail"}:
@@ -109,6 +121,9 @@ def run_night(plan: Plan, tell: Tell, watch: Watch | None = None) -> tuple[Night
     failures = heard.failures | {f"{name}, measured again": why for name, why in again.failures.items()}
     dirt = [f"{name} failed: {why}" for name, why in failures.items()]
     dirt += [f"{name} was not measured: {why}" for name, why in missing.items()]
+    for id in sorted(heard.unfit | again.unfit):
+        did_fit = history.baseline(before, id, REGISTRY[id].version) is not None
+        (dirt if did_fit else notes).append(f"{id} {'no longer fits' if did_fit else 'does not fit'} the memory")
     if watch is not None and watch.is_blind:
         notes.append("nobody could tell whether others used the GPU: nvidia-smi showed no process")
     labels = compared_with(night, before)
@@ -116,7 +131,7 @@ def run_night(plan: Plan, tell: Tell, watch: Watch | None = None) -> tuple[Night
         night,
         not_measured=missing | failures,
         said=heard.said | again.said,
-        why_not=dirt + _doubts(moved, watch),
+        why_not=dirt + doubts(),
         notes=notes,
         compared_with=labels,
     )
@@ -148,14 +163,8 @@ def _measure_again(plan: Plan, suspects: Iterable[str], again: Heard) -> None:
             again.run(part, ids)
 
 
-def _doubts(moved: Sequence[str], watch: Watch | None) -> list[str]:
-    """Why the machine was not what it is in other nights."""
-    seen = sorted(watch.seen) if watch is not None else []
-    return [*moved, *([f"another process used the GPU: {', '.join(seen)}"] if seen else [])]
-
-
 def doubted(findings: Sequence[Finding], doubts: Sequence[str]) -> list[Finding]:
-    """Where the machine was another one, no time is believed; what is exact does not ask the machine."""
+    """Where the machine was not what it is in other nights, no time is believed; what is exact does not ask it."""
     return [
         replace(finding, outcome="inconclusive", why=f"doubted, as the machine was another: {finding.why}")
         if doubts and finding.tier == "rounds" and finding.outcome == "fail"

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from bench.nightly.judges import data_type_of, directory_of, hear_records
+from bench.nightly.judges import data_type_of, directory_of, engine_context, hear_records
 from bench.nightly.parts import Hear, Order, budget_of
 from bench.real import RealEndpoint, Size
 from bench.self_mode import RUBRIC
@@ -19,12 +19,13 @@ MOST_SILENCE = 60.0
 
 
 def measure(order: Order, hear: Hear) -> None:
+    directory = directory_of(order)
     server = VllmServer(
-        directory_of(order),
+        directory,
         NAME,
         port=0,
         log_dir=order.logs,
-        arguments=["--dtype", data_type_of(order), *(["--enforce-eager"] if order.device == "cpu" else [])],
+        arguments=arguments_of(order, engine_context(order, directory)),
         progress=lambda line: hear({"tell": line}),
     )
     budget = budget_of(order, sorted({scenario.n for scenario in order.of_registry}))
@@ -37,6 +38,15 @@ def measure(order: Order, hear: Hear) -> None:
                 if asked.meter.stopped is not None:
                     server.raise_if_dead()
                     raise RuntimeError(f"stopped after {asked.meter.sent} requests: {asked.meter.stopped}")
+
+
+def arguments_of(order: Order, context: int | None) -> list[str]:
+    arguments = ["--dtype", data_type_of(order)]
+    if context is not None:
+        arguments += ["--max-model-len", str(context)]
+    if order.gpu_memory_utilization:
+        arguments += ["--gpu-memory-utilization", str(order.gpu_memory_utilization)]
+    return [*arguments, *(["--enforce-eager"] if order.device == "cpu" else [])]
 
 
 def _measure_size(asked: RealEndpoint, size: Size, hear: Hear) -> None:

@@ -9,7 +9,7 @@ import math
 from collections.abc import Iterator, Sequence
 
 from bench.gate.findings import Finding
-from bench.nightly.compare import COUNTED_LIMIT, TIME_LIMITS
+from bench.nightly.compare import COUNTED_LIMIT, OF_THE_PACKAGES, PACKAGES, TIME_LIMITS, packages_of
 from bench.nightly.night import Night
 from bench.nightly.tables import sections, table, told
 
@@ -112,6 +112,9 @@ def _changes(night: Night, since: Night | None) -> Iterator[str]:
     rows = [_row(word, finding) for word, found in _moved(night).items() for finding in found]
     yield from table(_HEADINGS, rows) if rows else ["None."]
     yield from ["", f"What counts, if it comes twice: any worsening of what is exact; else {limits}.", ""]
+    if since is not None and packages_of(since) != packages_of(night):
+        figures, packages = " and ".join(OF_THE_PACKAGES), ", ".join(PACKAGES)
+        yield from [f"Not compared unless {packages} are the same: {figures}.", ""]
     if earlier := sorted({label for label in night.compared_with.values() if label != _last(since)}):
         yield from [f"Some are not in that night, and were compared with {', '.join(earlier)}.", ""]
     if fresh := [scenario for scenario in night.scenarios if scenario not in night.compared_with]:

@@ -18,7 +18,7 @@ State = Literal["ok", "note", "warning", "wrong"]
 _GIB = 2**30
 #: What a judge asks at once by default, and the most that max_concurrent="auto" goes up to.
 _AT_ONCE, _AT_MOST = 60, 1024
-_SHARED_MEMORY, _FREE_SPACE = 1 * _GIB, 1 * _GIB
+_SHARED_MEMORY, _FREE_SPACE, _GPU_MEMORY = 1 * _GIB, 1 * _GIB, 1 * _GIB
 _FOR_SHARED_MEMORY = ("ray", "vllm", "torch")
 _NETWORK_FILES = re.compile(r"nfs\d?|cifs|smb\d?|lustre|gpfs|ceph|beegfs|9p|fuse\..*(?:ssh|s3|gcs)fs.*")
 _PROXIES = ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY")
@@ -47,7 +47,7 @@ class Torch:
 
     error: str = ""
     built_for: str | None = None  # CUDA's version; None for a CPU build
-    devices: tuple[Mapping[str, Any], ...] = ()  # name, free, total
+    devices: tuple[Mapping[str, Any], ...] = ()  # name, total, and free, or why that could not be asked (error)
     driver: str | None = None  # the kernel's module, where there is one
 
 
@@ -118,10 +118,8 @@ def _cuda(machine: Machine) -> Iterator[Finding]:
     if torch.error:
         yield Finding("cuda", "wrong", f"torch is installed but cannot be imported ({torch.error}): install it again")
     elif torch.devices:
-        driver = f", driver {torch.driver}" if torch.driver else ""
         for number, device in enumerate(torch.devices):
-            memory = f"{device['free'] / _GIB:.1f} of {device['total'] / _GIB:.1f} GiB free"
-            yield Finding(f"cuda:{number}", "ok", f"{device['name']}, {memory}, CUDA {torch.built_for}{driver}")
+            yield Finding(f"cuda:{number}", *_gpu(device, torch))
     elif torch.built_for is None:
         fix = ", though this machine has a driver: install a CUDA build of torch" if torch.driver else ""
         yield Finding("cuda", "warning" if torch.driver else "note", f"torch is built for the CPU{fix}")
@@ -134,6 +132,18 @@ def _cuda(machine: Machine) -> Iterator[Finding]:
         )
     else:
         yield Finding("cuda", "note", f"torch is built for CUDA {torch.built_for}, and this machine has no driver")
+
+
+def _gpu(device: Mapping[str, Any], torch: Torch) -> tuple[State, str]:
+    name, error, free = device["name"], device.get("error", ""), device.get("free", 0)
+    if error and "out of memory" not in error:
+        return "wrong", f"{name} cannot be used ({error}): see nvidia-smi"
+    memory = f"{free / _GIB:.1f} of {device['total'] / _GIB:.1f} GiB free"
+    if free < _GPU_MEMORY:
+        fix = "see nvidia-smi for who uses it, and wait, or choose another GPU with CUDA_VISIBLE_DEVICES"
+        return "warning", f"{name} is full, {memory}: {fix}"
+    driver = f", driver {torch.driver}" if torch.driver else ""
+    return "ok", f"{name}, {memory}, CUDA {torch.built_for}{driver}"
 
 
 def _cpus(cpus: float) -> tuple[State, str]:

@@ -29,10 +29,13 @@ _TORCH_SECONDS = 120.0
 _ASK_TORCH = """
 import json, torch
 devices = []
-if torch.cuda.is_available():
-    for number in range(torch.cuda.device_count()):
-        free, total = torch.cuda.mem_get_info(number)
-        devices.append({"name": torch.cuda.get_device_name(number), "free": free, "total": total})
+for number in range(torch.cuda.device_count() if torch.cuda.is_available() else 0):
+    properties = torch.cuda.get_device_properties(number)
+    devices.append({"name": properties.name, "total": properties.total_memory})
+    try:
+        devices[-1]["free"] = torch.cuda.mem_get_info(number)[0]
+    except Exception as error:  # on a full GPU there is no room even for asking
+        devices[-1]["error"] = (str(error).splitlines() or [type(error).__name__])[0]
 print(json.dumps({"built_for": torch.version.cuda, "devices": devices}))
 """
 

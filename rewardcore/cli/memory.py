@@ -1,4 +1,4 @@
-"""`rewardcore memory`: how much judging a batch will take on a GPU."""
+"""`rewardcore memory`: how much judging a batch will take on a GPU, and with --measure how much it takes."""
 
 from __future__ import annotations
 
@@ -29,6 +29,9 @@ def memory(
     trust_remote_code: Annotated[
         bool, typer.Option("--trust-remote-code", help="Run the code that a model outside transformers brings along.")
     ] = False,
+    measure: Annotated[
+        bool, typer.Option("--measure", help="Then measure it, on a GPU that nobody else uses: it is filled.")
+    ] = False,
 ) -> None:
     """Predict the peak memory of judging a batch, for each batch size: the model's config.json is enough."""
     arguments = parse_arguments(
@@ -41,6 +44,7 @@ def memory(
         plot,
         tensor_parallel,
         trust_remote_code,
+        measure,
     )
     progress = partial(_echo, err=True)
     progress("loading torch and transformers …")

@@ -13,7 +13,7 @@ from typing import Literal
 
 from ..clock import SYSTEM_CLOCK, Clock
 from ..failures import ConfigurationError, Failure, GeneratorFailed
-from ..memory.release import release_memory
+from ..memory.release import empty_cache, is_out_of_memory, release_memory
 from ..notices import log
 from .batching import cut, form_batches
 from .generator import Conversation, Generator, lengths_of, prompt_limit, recommended_batch_size
@@ -56,6 +56,7 @@ class BatchedGeneration:
         lengths, unfit = self._measure(list(conversations))
         yield from ((index, Outcome(failure)) for index, failure in unfit.items())
         attempts: Counter[int] = Counter()
+        refused: set[int] = set()  # those that found no memory even alone
         waiting = deque(self._batches(lengths))
         while waiting:
             batch = waiting.popleft()
@@ -66,6 +67,10 @@ class BatchedGeneration:
             if isinstance(answers, _OutOfMemory) and len(batch) > 1:
                 self._halve(len(batch))
                 waiting = deque(piece for whole in (batch, *waiting) for piece in cut(whole, len(batch) // 2))
+            elif isinstance(answers, _OutOfMemory) and batch[0] not in refused:  # somebody else may have had it
+                refused.update(batch)
+                release_memory()
+                waiting.appendleft(batch)
             elif isinstance(answers, GeneratorFailed) and len(batch) > 1:  # one is poison: the halves say which
                 waiting.extendleft(reversed(cut(batch, (len(batch) + 1) // 2)))
             else:
@@ -107,9 +112,12 @@ class BatchedGeneration:
     def _call(self, conversations: list[Conversation]) -> list[str | GeneratorFailed] | GeneratorFailed:
         self.calls += 1
         try:
-            texts = self._generator.generate(conversations)
+            texts: object = self._generator.generate(conversations)
         except Exception as error:
-            return _failure(error)
+            texts = _failure(error)
+        empty_cache()  # the trainer shares this GPU; where generating failed, its tensors are gone only now
+        if isinstance(texts, GeneratorFailed):
+            return texts
         if not isinstance(texts, list) or len(texts) != len(conversations):
             got = f"{len(texts)} texts" if isinstance(texts, list) else f"a {type(texts).__name__}"
             return GeneratorFailed(f"the generator returned {got} for {len(conversations)} conversations")
@@ -133,9 +141,8 @@ class _OutOfMemory(GeneratorFailed):
 
 def _failure(error: Exception) -> GeneratorFailed:
     """The error's words alone: its traceback would keep the batch's tensors alive."""
-    # torch.cuda.OutOfMemoryError is known by its name, also as Ray wraps it, so torch need not be loaded to ask.
-    out_of_memory = any(kind.__name__ in ("OutOfMemoryError", "MemoryError") for kind in type(error).__mro__)
-    return (_OutOfMemory if out_of_memory else GeneratorFailed)(f"{type(error).__name__}: {error}")
+    kind = _OutOfMemory if is_out_of_memory(error) else GeneratorFailed
+    return kind(f"{type(error).__name__}: {error}")
 
 
 def _no_text(value: object) -> GeneratorFailed:

@@ -2,6 +2,9 @@
 
 Open the judge with `batch_size=None`, so that continuous batching sees all prompts at once. vLLM sets its memory
 aside in advance (`gpu_memory_utilization`; on a CPU, VLLM_CPU_KVCACHE_SPACE in GiB), whatever the batch.
+
+vLLM starts only where one sequence of `max_model_len` tokens fits that memory, and a judge rarely needs a model's whole
+context: by default vLLM takes as much of it as fits, and a prompt that is longer fails by itself.
 """
 
 from __future__ import annotations
@@ -22,7 +25,8 @@ from .model_files import PromptEncoder, load_tokenizer, prompt_room
 
 class VllmGenerator:
     """Greedy by default; above temperature 0 every conversation draws from a seed of its own, since the engine's one
-    seed depends on how vLLM happens to schedule. `engine_options` go to `vllm.LLM` (tensor_parallel_size, …).
+    seed depends on how vLLM happens to schedule. `engine_options` go to `vllm.LLM` (gpu_memory_utilization,
+    tensor_parallel_size, …).
     """
 
     def __init__(
@@ -37,12 +41,19 @@ class VllmGenerator:
     ) -> None:
         directory = model_directory(model_path)
         trusted = engine_options.get("trust_remote_code", False)
-        context = max_model_len or context_length(load_config(directory, trusted))
-        self.max_prompt_tokens = prompt_room(context, max_new_tokens)
+        prompt_room(max_model_len or context_length(load_config(directory, trusted)), max_new_tokens)
         self._encoder = PromptEncoder(load_tokenizer(directory, trusted))
         self._sampling = {"temperature": temperature, "max_tokens": max_new_tokens}
         self._seeds = random.Random(seed)
-        self._engine: Any = LLM(model=str(directory), dtype=dtype, max_model_len=max_model_len, **engine_options)
+        self._engine: Any = LLM(model=str(directory), dtype=dtype, max_model_len=max_model_len or -1, **engine_options)
+        context = self._engine.llm_engine.vllm_config.model_config.max_model_len
+        if context <= max_new_tokens:
+            self.close()
+            raise ConfigurationError(
+                f"vLLM's memory has room for {context} tokens at once, and max_new_tokens={max_new_tokens} leaves none"
+                " for a prompt; pass a smaller number, or give vLLM more memory (gpu_memory_utilization)"
+            )
+        self.max_prompt_tokens = prompt_room(context, max_new_tokens)
 
     def generate(self, conversations: list[Conversation]) -> list[str]:
         if not conversations:

@@ -33,6 +33,7 @@ class Arguments:
     plot: Path | None
     tensor_parallel: int
     trust_remote_code: bool
+    measure: bool = False
 
     def check_model(self, config: Mapping[str, Any]) -> None:
         """Whether the model can do what is asked of it, as far as its config says."""
@@ -65,6 +66,7 @@ def parse_arguments(
     plot: Path | None = None,
     tensor_parallel: int = 1,
     trust_remote_code: bool = False,
+    measure: bool = False,
 ) -> Arguments:
     for flag, value in (
         ("--prompt-tokens", prompt_tokens),
@@ -80,8 +82,12 @@ def parse_arguments(
         _check_plot(plot)
     directory = model_directory(model_dir, "MODEL_DIR", "config.json")
     arguments = Arguments(
-        directory, prompt_tokens, new_tokens, sizes, capacity, dtype, plot, tensor_parallel, trust_remote_code
+        directory, prompt_tokens, new_tokens, sizes, capacity, dtype, plot, tensor_parallel, trust_remote_code, measure
     )
+    if measure and tensor_parallel > 1:
+        raise ConfigurationError("--measure measures on one GPU; leave out --tensor-parallel, or predict alone")
+    if measure and not any(directory.glob("*.safetensors")):
+        raise ConfigurationError(f"--measure needs the weights, and {directory} has no .safetensors; fetch all of it")
     config = read_config(directory)
     if isinstance(text := config.get("text_config"), dict):
         config |= text

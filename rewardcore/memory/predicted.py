@@ -1,8 +1,10 @@
 """How much memory a batch takes, predicted from a model's config alone: no weights, no GPU, 70B on a laptop.
 
 The model is built of fake tensors and run for one prefill and the last decode step, while a meter counts every
-storage once. Attention is the fused operator, as on a GPU; the math path would overestimate. Not in the figure: the
-CUDA context and fragmentation, which is what `RESERVE` is for. All numbers from here are called "predicted".
+storage once. What is run is the installed transformers' and torch's own code (`FOLLOWED`), and under no_grad: in
+inference mode, SDPA would come as one operator and hide what it takes for the mask. Not in the figure: the CUDA context
+and fragmentation, which is what `RESERVE` is for. All numbers from here are called "predicted".
+Nothing that other threads see is changed for it.
 Of a tensor-parallel model, it is one GPU's share, as vLLM divides it; activations are taken whole, an upper bound.
 """
 
@@ -22,16 +24,14 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 from transformers import MODEL_FOR_CAUSAL_LM_MAPPING, AutoModelForCausalLM, __version__
-from transformers.integrations.sdpa_attention import repeat_kv
-from transformers.masking_utils import ALL_MASK_ATTENTION_FUNCTIONS, sdpa_mask
-from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
 from ..failures import ConfigurationError
 from .model_config import architecture, check_not_quantized, custom_code, first_sentence
 
 #: The share of the free memory that a recommendation leaves alone.
 RESERVE = 0.1
-_ATTENTION = "rewardcore_fused"
+#: Whose code a prediction has run: another version may take other memory.
+FOLLOWED = f"transformers {__version__}, torch {torch.__version__}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,13 +92,13 @@ def predict(
     log = logging.getLogger("torch._subclasses.fake_tensor")  # writes a traceback about what is one sentence here
     log.disabled = True
     try:
-        with FakeTensorMode(), torch.inference_mode():
-            model = AutoModelForCausalLM.from_config(
-                copy.deepcopy(config),  # it writes the attention into the config, which may be a live model's own
-                dtype=dtype,
-                attn_implementation=_ATTENTION,
-                trust_remote_code=trust_remote_code,
-            ).eval()
+        with FakeTensorMode(), torch.no_grad():
+            config = copy.deepcopy(config)  # from_config writes into it, and it may be a live model's own
+            config._attn_implementation = None  # SDPA where the model can, as load_model takes it; no GPU's kernels
+            # Any data type given here would be the default of the whole process meanwhile.
+            model = AutoModelForCausalLM.from_config(config, dtype=None, trust_remote_code=trust_remote_code).eval()
+            for weight in model.parameters():
+                weight.data = weight.data.to(dtype)
             peaks = []
             for size in batch_sizes:
                 tell(size)
@@ -188,14 +188,17 @@ def _step(model: Any, batch_size: int, new: int, seen: int, padded: bool, cache:
 
 
 def _grow(cache: Any, length: int, target: int) -> None:
-    """Give the cache the size it has before the last token; layers with a sliding window keep theirs."""
+    """Give the cache the size it has before the last token; a layer with a sliding window keeps no more than that."""
     for layer in cache.layers:
+        window = getattr(layer, "sliding_window", None) or target + 1
         for name in ("keys", "values"):
             held = getattr(layer, name, None)
-            if held is not None and held.shape[-2] == length:
+            if held is not None and held.shape[-2] == min(length, window - 1):
                 setattr(layer, name, None)
-                setattr(layer, name, held.new_empty(*held.shape[:-2], target, held.shape[-1]))
+                setattr(layer, name, held.new_empty(*held.shape[:-2], min(target, window - 1), held.shape[-1]))
                 del held
+        if hasattr(layer, "cumulative_length"):
+            layer.cumulative_length = target
 
 
 def _cache_bytes(cache: Any, gpus: int) -> int:
@@ -234,27 +237,3 @@ class _Meter(TorchDispatchMode):  # type: ignore[misc]  # untyped where torch is
             if isinstance(leaf, torch.Tensor):
                 self.count(leaf)
         return result
-
-
-def _fused_attention(
-    module: Any,
-    query: torch.Tensor,
-    key: torch.Tensor,
-    value: torch.Tensor,
-    attention_mask: torch.Tensor | None,
-    scaling: float | None = None,
-    **_: Any,
-) -> tuple[torch.Tensor, None]:
-    """What SDPA allocates on a GPU; on a fake CPU, SDPA itself would take the math path."""
-    if attention_mask is not None:  # as in transformers: with a mask, no grouped-query kernel
-        groups = query.shape[1] // key.shape[1]
-        key, value = repeat_kv(key, groups), repeat_kv(value, groups)
-        attention_mask = attention_mask.to(query.dtype)
-    output = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu(
-        query, key, value, 0.0, attention_mask is None and query.shape[2] > 1, attn_mask=attention_mask, scale=scaling
-    )[0]
-    return output.transpose(1, 2).contiguous(), None
-
-
-ALL_ATTENTION_FUNCTIONS.register(_ATTENTION, _fused_attention)
-ALL_MASK_ATTENTION_FUNCTIONS.register(_ATTENTION, sdpa_mask)

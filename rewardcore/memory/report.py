@@ -14,9 +14,10 @@ from typing import Any
 import torch
 
 from .arguments import Arguments
-from .measured import Measured, measure
+from .measured import Measured, check_gpu_is_ours, measure
 from .model_config import load_config, load_model
-from .predicted import RESERVE, Curve, Peak, fit, predict, recommend_batch_size
+from .predicted import FOLLOWED, RESERVE, Curve, Peak, fit, predict, recommend_batch_size
+from .release import is_out_of_memory
 
 _CARDS = tuple(size * 2**30 for size in (8, 16, 24, 32, 48, 80))
 
@@ -26,7 +27,7 @@ def run_memory(
     echo: Callable[[str], object] = print,
     progress: Callable[[str], object] = lambda line: None,
 ) -> list[Peak]:
-    """Predict, measure where there is a GPU and the weights, print, plot; the predicted peaks are returned."""
+    """Predict and print; measure and print each batch size as it is measured; plot. Returns the predicted peaks."""
     directory, gpus, trusted = arguments.directory, arguments.tensor_parallel, arguments.trust_remote_code
     lengths = (arguments.prompt_tokens, arguments.new_tokens)
     config = load_config(directory, trusted)
@@ -41,27 +42,27 @@ def run_memory(
         config, arguments.batch_sizes, *lengths, data_type,
         tell=tell, tensor_parallel=gpus, trust_remote_code=trusted,
     )  # fmt: skip
-    measured: list[Measured] = []
     capacity = arguments.device_memory
     if torch.cuda.is_available():
         capacity = capacity or torch.cuda.get_device_properties(0).total_memory
-        if gpus == 1 and any(directory.glob("*.safetensors")):
-            progress("measuring on the GPU …")
-            model = load_model(directory, data_type, trusted).to("cuda").eval()
-            measured = measure(model, arguments.batch_sizes, *lengths)
-
     title = f"{directory.resolve().name}, {str(data_type).removeprefix('torch.')}, {lengths[0]} + {lengths[1]} tokens"
     notes = [
         "a row is its fullest moment: at the prefill the KV cache holds the prompts, at the last token also the replies"
     ]
+    notes.append(f"predicted with the code of {FOLLOWED}; other versions may take other memory")
     if gpus > 1:
         title += f", per GPU of {gpus}"
         notes.append(
             "divided as vLLM does: matrices, and the KV cache by whole heads; norms, biases and activations are taken"
             " whole, so the peak is an upper bound"
         )
-    for line in (*_table(title, peaks, measured), *notes, "", *_advice(fit(peaks), peaks[0].weights, capacity)):
+    for line in (*_table(title, peaks), *notes, "", *_advice(fit(peaks), peaks[0].weights, capacity)):
         echo(line)
+    measured: list[Measured] = []
+    if arguments.measure:
+        check_gpu_is_ours()
+        progress("measuring on the GPU …")
+        measured = _measured(arguments, peaks, data_type, echo)
     if arguments.plot is not None:
         _plot(arguments.plot, title, peaks, measured, capacity)
         echo(f"plot: {arguments.plot}")
@@ -78,23 +79,42 @@ def _unit(peaks: Sequence[Peak]) -> tuple[int, str, int]:
     return (2**30, "GiB", 2) if peaks[-1].total >= 8 * 2**30 else (2**20, "MiB", 0)
 
 
-def _table(title: str, peaks: Sequence[Peak], measured: Sequence[Measured]) -> list[str]:
+def _measured(
+    arguments: Arguments, peaks: Sequence[Peak], data_type: torch.dtype, echo: Callable[[str], object]
+) -> list[Measured]:
+    """Each as soon as it is there: whatever ends the measuring, those before it are told."""
     unit, name, digits = _unit(peaks)
+    headings = ("batch", "predicted peak", "measured peak", "reserved", "tokens/s")
+    found: list[Measured] = []
 
-    def cells(*sizes: int) -> list[str]:
-        return [f"{size / unit:,.{digits}f}" for size in sizes]
+    def row(*cells: str) -> str:
+        return "  ".join(cell.rjust(len(heading)) for cell, heading in zip(cells, headings, strict=False))
 
+    for line in ("", f"measured on {torch.cuda.get_device_name(0)}, in {name}", "", row(*headings)):
+        echo(line)
+    try:
+        model = load_model(arguments.directory, data_type, arguments.trust_remote_code).to("cuda").eval()
+    except RuntimeError as error:
+        if not is_out_of_memory(error):
+            raise
+        echo("the weights do not fit")
+        return found
+    sizes = [peak.batch_size for peak in peaks]
+    for seen, peak in zip(measure(model, sizes, arguments.prompt_tokens, arguments.new_tokens), peaks, strict=False):
+        found.append(seen)
+        cells = [f"{size / unit:,.{digits}f}" for size in (peak.total, seen.allocated, seen.reserved)]
+        echo(row(str(seen.batch_size), *cells, f"{seen.tokens_per_second:,.0f}"))
+    if missing := peaks[len(found) :]:
+        echo(row(str(missing[0].batch_size), f"{missing[0].total / unit:,.{digits}f}", "does not fit"))
+    return found
+
+
+def _table(title: str, peaks: Sequence[Peak]) -> list[str]:
+    unit, name, digits = _unit(peaks)
     rows = [["batch", "weights", "KV at peak", "activations", "predicted peak", "peak at"]]
-    rows += [
-        [str(peak.batch_size), *cells(peak.weights, peak.kv_cache, peak.activations, peak.total), peak.moment]
-        for peak in peaks
-    ]
-    if measured:
-        rows[0] += ["measured peak", "reserved", "tokens/s"]
-        for row in rows[1:]:
-            row += ["does not fit", "", ""]
-        for row, seen in zip(rows[1:], measured, strict=False):
-            row[6:] = [*cells(seen.allocated, seen.reserved), f"{seen.tokens_per_second:,.0f}"]
+    for peak in peaks:
+        sizes = (peak.weights, peak.kv_cache, peak.activations, peak.total)
+        rows.append([str(peak.batch_size), *(f"{size / unit:,.{digits}f}" for size in sizes), peak.moment])
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     lines = ["  ".join(cell.rjust(width) for cell, width in zip(row, widths, strict=True)) for row in rows]
     return [f"{title}, in {name}", "", *lines]

@@ -22,7 +22,7 @@ _PREDICTED = "rewardcore/memory/predicted.py"
 
 _OPENED = "            self._transport = self._open_transport()\n"
 _SENT = "                reply = await send(flight.request.body)\n"
-_GENERATED = "            tokens = self.model.generate(**prompts)\n"
+_GENERATED = "            tokens = self.model.generate(**prompts, logits_processor=self._drawing(device))\n"
 _READ = "        return self._reader.read(message.code, message.headers, content)\n"
 _BUILT = "        messages = ask(self._rubric, sample)\n"
 

@@ -15,6 +15,7 @@ from bench.records import Record, record
 from bench.scenarios import REGISTRY
 
 DEVICE = Device("cuda", "NVIDIA A10")
+ENVIRONMENT = {"torch": "2.13.0"}
 SERVED, BATCHED, MEMORY, ENGINE = "vllm/asyncio/16", "torch/self-8/16", "torch/self-8/1024", "nightly-engine"
 CONTROL = tuple(scenario.id for scenario in CONTROL_SCENARIOS)
 PARTS = {
@@ -31,6 +32,7 @@ FIGURES = {
     (BATCHED, "verdict digest"): ("aaaa", "", "equal", True),
     (BATCHED, "requests"): (2, "requests", "lower", True),
     (MEMORY, "counted peak, slope"): (1_400_000.0, "bytes/sample", "lower", True),
+    (MEMORY, "predicted peak, batch 8"): (12_500_000, "bytes", "lower", True),
     (MEMORY, "CUDA peak allocated, batch 8"): (12_000_000.0, "bytes", "lower", False),
     (ENGINE, "weights"): (700_000, "bytes", "lower", False),
     (ENGINE, "KV blocks"): (16_384, "blocks", "higher", False),
@@ -67,7 +69,7 @@ def made_up(
 
 def a_night(number: int, changed: Mapping[tuple[str, str], object] | None = None, **fields: object) -> Night:
     night = Night(f"2026-10-{number:02}T02:00:00Z", f"{number:x}" * 40, DEVICE, "judge", records=made_up(changed))
-    return replace(night, environment={"torch": "2.13.0"}, **fields)
+    return replace(night, **{"environment": ENVIRONMENT, **fields})
 
 
 def a_part(
@@ -90,9 +92,13 @@ def a_part(
     return Part(name, tuple(REGISTRY[id] for id in PARTS[name]), measure, **fields)
 
 
-def control(changed: Mapping[tuple[str, str], object] | None = None, first: int = 1) -> Part:
+def control(
+    changed: Mapping[tuple[str, str], object] | None = None,
+    first: int = 1,
+    environment: Mapping[str, str] = ENVIRONMENT,
+) -> Part:
     def measure(ids: Sequence[str], hear: Hear) -> None:
-        hear({"machine": {"device": asdict(DEVICE), "model": "judge", "environment": {"torch": "2.13.0"}}})
+        hear({"machine": {"device": asdict(DEVICE), "model": "judge", "environment": dict(environment)}})
         hear({"records": [asdict(each) for each in made_up(changed, first) if each.scenario in ids]})
 
     return Part("control", CONTROL_SCENARIOS, measure)

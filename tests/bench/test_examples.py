@@ -16,7 +16,7 @@ EXAMPLES = {
     "self_judge": ["0 of 20 game the task; 1.0 is worse; 3 calls of the model"],
 }
 #: What needs an extra is run where that is installed.
-ELSEWHERE = {"train_with_trl": "tests/trl", "train_with_verl": "tests/verl"}
+ELSEWHERE = {"judge_with_policy": "tests/trl", "train_with_trl": "tests/trl", "train_with_verl": "tests/verl"}
 
 
 def run(*arguments, **options):

@@ -17,7 +17,6 @@ from bench import records
 from bench.harness import ROOT
 from bench.nightly import __main__ as command
 from bench.nightly import history
-from bench.nightly.gpu import Watch, strangers
 from bench.nightly.night import Night
 from bench.nightly.parts import Order, PartFailed, child_part, parts_of
 from bench.scenarios import REGISTRY, SIZES
@@ -62,7 +61,7 @@ def test_a_night_like_the_last_clean_one_is_unchanged(tmp_path):
     summary, issue = told(tmp_path, night, since)
     assert (night.exit_code, issue) == (0, None)
     assert summary.startswith("# ✅ Clean, and nothing is worse since 2026-10-01 02:00 (111111111111)\n")
-    assert "- 11 figures compared: all as they were, within their limits" in summary
+    assert "- 12 figures compared: all as they were, within their limits" in summary
     assert (
         "any worsening of what is exact; else 1.05 × the time, 1.1 × through vLLM, 1.05 × of whatever else" in summary
     )
@@ -326,6 +325,9 @@ def test_a_night_that_is_broken_off_ends_what_it_started_and_decides_nothing(tmp
         night.send_signal(number)
         assert night.wait(timeout=60) == code
         assert "broken off, nothing is decided; what was measured is in" in night.stderr.read()
+    summary = (tmp_path / "out" / "summary.md").read_text()
+    assert summary.startswith("# ❔ Dirty, and no baseline: it was broken off before its end")
+    assert "| 16 | asyncio |" in summary, "what was measured until then"
     assert not Path(f"/proc/{server}").exists()
     assert not (tmp_path / "out" / "night.json").exists()
     assert {record.scenario for record in records.read(tmp_path / "out" / "records.jsonl")} >= set(PARTS["http"])
@@ -344,39 +346,6 @@ def test_a_night_that_is_killed_leaves_its_records_no_half_document_and_no_proce
     assert records.read(tmp_path / "out" / "records.jsonl")
     again, since = run(a_plan(tmp_path / "out"))
     assert (again.exit_code, since.when) == (0, a_night(1).when)
-
-
-# The GPU
-
-
-LISTING = """\
-4711, /usr/bin/python3, 1024 MiB
-4712, /opt/other train, 2048 MiB
-"""
-
-
-@pytest.mark.parametrize(
-    ("listing", "ours", "found"),
-    [
-        (LISTING, {4711, 4712}, set()),
-        (LISTING, {4711}, {"/opt/other train (pid 4712)"}),
-        ("", set(), set()),
-        ("No devices were found\n", set(), set()),
-        ("[N/A], [Insufficient Permissions], [N/A]\n", set(), set()),
-    ],
-)
-def test_whoever_is_on_the_gpu_and_is_not_ours_is_a_stranger(listing, ours, found):
-    assert strangers(listing, ours) == found
-
-
-@pytest.mark.parametrize(("listing", "is_dirty"), [(LISTING, True), ("", False)])
-def test_another_process_on_the_gpu_makes_the_night_dirty_and_its_times_doubtful(tmp_path, listing, is_dirty):
-    keep(tmp_path, a_night(1))
-    watch = Watch(lambda: listing)
-    night, since = run(a_plan(tmp_path, 9, a_part("torch", [{SPEED: 0.5}])), watch=watch)
-    assert night.exit_code == (2 if is_dirty else 1)
-    assert any("another process used the GPU: /opt/other train (pid 4712)" in why for why in night.why_not) is is_dirty
-    assert ("nobody could tell whether others used the GPU" in told(tmp_path, night, since)[0]) is not is_dirty
 
 
 # The command
@@ -445,6 +414,7 @@ def test_a_part_left_out_is_not_even_asked(tmp_path, monkeypatch):
         (("--device", "cpu", "--without", "numpy"), "invalid choice"),
         (("--device", "cpu", "--model", "/nowhere"), "has no config.json"),
         (("--device", "cpu", "--max-tokens", "0"), "whole number above 0"),
+        (("--device", "cpu", "--gpu-memory-utilization", "80"), "a share above 0 and at most 1, as 0.8"),
     ],
 )
 def test_a_wrong_flag_is_one_sentence_with_2(capsys, arguments, sentence):

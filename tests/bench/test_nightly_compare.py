@@ -8,10 +8,10 @@ from dataclasses import replace
 import pytest
 
 from bench.nightly import history
-from bench.nightly.compare import compare, compared_with, control_moved, limit_of
+from bench.nightly.compare import PACKAGES, compare, compared_with, control_moved, limit_of
 from bench.nightly.night import Device
 from bench.nightly.series import series_of
-from tests.bench.nights import BATCHED, DEVICE, ENGINE, FIGURES, MEMORY, SERVED, a_night, made_up
+from tests.bench.nights import BATCHED, DEVICE, ENGINE, ENVIRONMENT, FIGURES, MEMORY, SERVED, a_night, made_up
 
 
 def outcomes(changed, device=DEVICE) -> dict[tuple[str, str], str]:
@@ -121,6 +121,28 @@ def test_a_digest_that_a_commit_explains_is_no_change():
     night = a_night(2, {(BATCHED, "verdict digest"): "bbbb"})
     findings = compare(night, [a_night(1)], explained=lambda before: {"verdict digest": "fractions are read"})
     assert {each.outcome for each in findings} == {"pass"}
+
+
+@pytest.mark.parametrize("name", ["torch", "transformers", "vllm", "driver", "gpu"])
+def test_texts_and_predictions_are_compared_only_within_the_same_packages(name):
+    """With another torch both are others, though nothing of ours changed; what is counted is compared all the same."""
+    another = ENVIRONMENT | {name: "another"}
+    changed = {
+        (BATCHED, "verdict digest"): "bbbb",
+        (MEMORY, "predicted peak, batch 8"): 1.1,
+        (MEMORY, "counted peak, slope"): 2.0,
+    }
+    night = a_night(3, changed, environment=another)
+    assert [each.metric for each in compare(night, [a_night(1)]) if each.outcome == "fail"] == ["counted peak, slope"]
+    before = a_night(1, environment=another)
+    assert {each.metric for each in compare(night, [before, a_night(2)]) if each.outcome == "fail"} == {
+        metric for _, metric in changed
+    }
+
+
+def test_every_record_names_what_a_text_depends_on():
+    (first, *_) = made_up()
+    assert set(PACKAGES) <= first.environment.keys()
 
 
 # The baseline

@@ -223,8 +223,14 @@ def test_vllm_is_left_out_only_where_a_fork_cannot_know_its_index(tmp_path, envi
 
 @pytest.mark.parametrize(
     ("code", "has_issue", "told", "is_failed"),
-    [(0, False, "0", False), (1, True, "1", False), (1, False, "2", True), (2, False, "2", True)],
-    ids=["unchanged", "changed", "broken down", "dirty"],
+    [
+        (0, False, "0", False),
+        (1, True, "1", False),
+        (1, False, "2", True),
+        (2, False, "2", True),
+        (143, False, "143", True),
+    ],
+    ids=["unchanged", "changed", "broken down", "dirty", "broken off"],
 )
 def test_a_change_is_a_result_and_a_night_that_is_not_clean_is_none(tmp_path, code, has_issue, told, is_failed):
     (tmp_path / "environment" / "bin").mkdir(parents=True)
@@ -236,6 +242,19 @@ def test_a_change_is_a_result_and_a_night_that_is_not_clean_is_none(tmp_path, co
     assert (done.returncode != 0) is is_failed, done.stderr
     assert (tmp_path / "OUTPUT").read_text() == f"code={told}\n"
     assert (tmp_path / "STEP_SUMMARY").read_text() == "modes\n"
+
+
+def test_a_night_that_takes_too_long_is_ended_while_it_can_still_say_what_it_has_measured(tmp_path):
+    (tmp_path / "environment" / "bin").mkdir(parents=True)
+    (tmp_path / "environment" / "bin" / "activate").touch()
+    (tmp_path / "night").mkdir()
+    timeout = '#!/bin/sh\nshift 2\nexec /usr/bin/timeout 1s "$@"\n'
+    python = "#!/bin/sh\ntrap 'echo half > night/summary.md; kill $!; exit 143' TERM\nsleep 20 & wait\n"
+    programs = {"timeout": timeout, "python": python}
+    done = run("gpu-nightly/night", "Measure", tmp_path, programs, RUNNER_TEMP=str(tmp_path), MODEL="")
+    assert done.returncode != 0, done.stderr
+    assert (tmp_path / "OUTPUT").read_text() == "code=124\n"
+    assert (tmp_path / "STEP_SUMMARY").read_text() == "half\n"
 
 
 @needs_jq

@@ -165,6 +165,13 @@ def test_every_job_ends_by_itself_and_a_script_at_its_first_failure(job):
     assert not any("shell" in step for step in job.steps)
 
 
+def test_what_a_night_has_measured_is_uploaded_also_when_the_job_is_cut_off():
+    """A job that runs into its limit counts as cancelled."""
+    (night,) = [job for job in JOBS if job.id == "gpu-nightly/night"]
+    uploads = [step for step in night.steps if step.get("uses", "").startswith("actions/upload-artifact@")]
+    assert [(step["with"]["name"], step["if"]) for step in uploads] == [("night", "always()"), ("nights", "always()")]
+
+
 @every_workflow
 def test_what_starts_by_itself_does_not_run_beside_itself(workflow):
     if triggers(workflow) != {"workflow_call"}:

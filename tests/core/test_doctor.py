@@ -15,6 +15,7 @@ from tests import commands
 
 GIB = 2**30
 GPU = {"name": "H100", "free": 70 * GIB, "total": 80 * GIB}
+FULL = {"name": "H100", "total": 80 * GIB}
 FINE = Machine(
     now=2e9,
     installed_at=1.9e9,
@@ -57,6 +58,24 @@ def test_a_machine_without_trouble_is_ok_in_every_line() -> None:
         ({"torch": Torch()}, "cuda", "note", "torch is built for the CPU"),
         ({"torch": Torch(built_for="12.8")}, "cuda", "note", "no driver"),
         ({"torch": Torch(built_for="12.8", driver="5")}, "cuda", "warning", "sees no device"),
+        (
+            {"torch": Torch(built_for="12.8", devices=({**GPU, "free": 2**28},))},
+            "cuda:0",
+            "warning",
+            "H100 is full, 0.2 of 80.0 GiB free: see nvidia-smi for who uses it, and wait, or choose another GPU",
+        ),
+        (
+            {"torch": Torch(built_for="12.8", devices=({**FULL, "error": "CUDA error: out of memory"},))},
+            "cuda:0",
+            "warning",
+            "H100 is full, 0.0 of 80.0 GiB free",
+        ),
+        (
+            {"torch": Torch(built_for="12.8", devices=({**FULL, "error": "CUDA error: busy or unavailable"},))},
+            "cuda:0",
+            "wrong",
+            "H100 cannot be used (CUDA error: busy or unavailable): see nvidia-smi",
+        ),
         ({"cpus": 1.0}, "cpus", "warning", "1: a main thread that computes slows judging down"),
         (
             {"file_limit": 64},
@@ -103,6 +122,28 @@ def test_a_broken_torch_is_told_in_its_own_words(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(reading, "_ASK_TORCH", "print('a warning'); print('{\"built_for\": null, \"devices\": []}')")
     assert reading._ask_torch(told.append) == Torch(driver=reading._driver())
     assert told == ["asking torch for its devices …"] * 3
+
+
+FULL_GPU = """
+class version: cuda = "12.8"
+class cuda:
+    is_available, device_count = lambda: True, lambda: 2
+    class get_device_properties:
+        def __init__(self, number): self.name, self.total_memory = "H100", 80 * 2**30
+    def mem_get_info(number):
+        if number: raise RuntimeError("CUDA error: out of memory\\nSearch for `cudaErrorMemoryAllocation' in ...")
+        return 2**30, 80 * 2**30
+"""
+
+
+def test_a_full_gpu_hides_neither_its_name_nor_the_one_beside_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "torch.py").write_text(FULL_GPU)
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    found = reading._ask_torch(lambda doing: None)
+    assert found.error == ""
+    assert found.devices == ({**FULL, "free": GIB}, {**FULL, "error": "CUDA error: out of memory"})
 
 
 def doctor(*arguments: str, **environment: str) -> "subprocess.CompletedProcess[str]":

@@ -57,6 +57,8 @@ def test_a_size_has_the_unit_it_is_written_with(model, text, size):
         ({"tensor_parallel": 7}, "28 attention heads and 4 KV heads; take one of 1, 2, 4, 28"),
         ({"plot": Path("missing/memory.png")}, "--plot missing/memory.png: missing is not a directory"),
         ({"plot": Path("memory.svg")}, "--plot must name a file that ends in .png, not 'memory.svg'"),
+        ({"measure": True}, "--measure needs the weights, and"),
+        ({"measure": True, "tensor_parallel": 2}, "--measure measures on one GPU; leave out --tensor-parallel"),
         ({"model_dir": "nowhere"}, "(hf download NAME config.json --local-dir DIRECTORY)"),
     ],
 )

@@ -1,30 +1,34 @@
 import logging
+import weakref
 from collections.abc import Callable
 from math import ceil
 
 import pytest
-import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
 from rewardcore.failures import ConfigurationError, GeneratorFailed
 from rewardcore.local.generation import BatchedGeneration, BatchSize
 from rewardcore.local.generator import Conversation
+from tests.cuda.devices import OUT_OF_MEMORY
 
 
 class Scripted:
     """Answers with the prompt in capitals; raises for poison, and where a batch is larger than the memory."""
 
-    def __init__(self, poison: set[str] | None = None, memory: int | None = None) -> None:
+    def __init__(self, poison: set[str] | None = None, memory: int | None = None, refused: int = 10**9) -> None:
         self.poison = poison or set()
         self.memory = memory
+        self.refused = refused  # so often there is too little memory, and then there is enough
+        self.out_of_memory = OUT_OF_MEMORY["OutOfMemoryError"]
         self.batches: list[list[str]] = []
 
     def generate(self, conversations: list[Conversation]) -> list[str]:
         prompts = [str(conversation[-1]["content"]) for conversation in conversations]
         self.batches.append(prompts)
-        if self.memory is not None and len(prompts) > self.memory:
-            raise torch.cuda.OutOfMemoryError("CUDA out of memory")
+        if self.memory is not None and len(prompts) > self.memory and self.refused:
+            self.refused -= 1
+            raise self.out_of_memory()
         if poisoned := self.poison & set(prompts):
             raise RuntimeError(f"cannot digest {sorted(poisoned)}")
         return [prompt.upper() for prompt in prompts]
@@ -106,10 +110,61 @@ def test_out_of_memory_and_poison_together_still_cost_only_the_poison_prompt() -
     assert [number for number, text in enumerate(texts) if isinstance(text, GeneratorFailed)] == [5]
 
 
+@pytest.mark.parametrize("name", [*OUT_OF_MEMORY, "CPU", "Ray"])
+def test_out_of_memory_by_any_name_halves_the_batch(name: str) -> None:
+    generator = Scripted(memory=4)
+    generator.out_of_memory = {
+        "CPU": lambda: RuntimeError(
+            "[enforce fail] DefaultCPUAllocator: can't allocate memory: you tried to allocate 9"
+        ),
+        "Ray": type("RayTaskError(OutOfMemoryError)", (OUT_OF_MEMORY["OutOfMemoryError"]().__class__,), {}),
+        **OUT_OF_MEMORY,
+    }[name]
+    generation = BatchedGeneration(generator, 8)
+    assert generation.run(conversations(*numbered(16))) == [prompt.upper() for prompt in numbered(16)]
+    assert [len(batch) for batch in generator.batches] == [8, 4, 4, 4, 4], "poison would have cost more calls"
+
+
+@pytest.mark.parametrize("words", ["CUDA error: an illegal memory access was encountered", "device-side assert"])
+def test_what_a_smaller_batch_would_not_help_is_no_shortage_of_memory(words: str) -> None:
+    generator = Scripted(memory=0)
+    generator.out_of_memory = lambda: RuntimeError(words)
+    (failure,) = BatchedGeneration(generator, 8).run(conversations("x"))
+    assert words in str(failure)
+    assert len(generator.batches) == 1
+
+
+def test_a_prompt_that_found_no_memory_alone_is_tried_once_more() -> None:
+    generator = Scripted(memory=0, refused=1)
+    outcomes = [outcome for _, outcome in BatchedGeneration(generator, 1).stream(conversations("x", "y"))]
+    assert [(outcome.answer, outcome.attempts) for outcome in outcomes] == [("X", 2), ("Y", 1)]
+
+
+def test_before_that_what_nobody_uses_is_collected() -> None:
+    """As a trainer's last step may leave it: tensors that only point at each other."""
+
+    class Garbage:
+        def __init__(self) -> None:
+            self.itself = self
+
+    class Crowded(Scripted):
+        garbage = weakref.ref(Garbage())
+
+        def generate(self, conversations: list[Conversation]) -> list[str]:
+            self.memory = 0 if self.garbage() else None
+            return super().generate(conversations)
+
+    assert Crowded.garbage() is not None
+    assert BatchedGeneration(Crowded(), 1).run(conversations("x")) == ["X"]
+
+
 def test_a_prompt_that_runs_out_of_memory_alone_fails_with_its_length() -> None:
-    (failure,) = BatchedGeneration(Scripted(memory=0), 8).run(conversations("x" * 7))
+    generator = Scripted(memory=0)
+    (failure,) = BatchedGeneration(generator, 8).run(conversations("x" * 7))
     assert isinstance(failure, GeneratorFailed)
-    assert "CUDA out of memory (alone, with a prompt of length 7)" in str(failure)
+    assert "CUDA out of memory" in str(failure)
+    assert "(alone, with a prompt of length 7)" in str(failure)
+    assert len(generator.batches) == 2
 
 
 def test_a_failure_keeps_no_traceback_and_so_no_tensors() -> None:

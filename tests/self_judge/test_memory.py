@@ -11,7 +11,6 @@ from transformers import AutoConfig, AutoModelForCausalLM, LlamaConfig, Qwen2Con
 
 from rewardcore.failures import ConfigurationError
 from rewardcore.memory.arguments import parse_arguments
-from rewardcore.memory.measured import Measured, measure
 from rewardcore.memory.model_config import load_model
 from rewardcore.memory.predicted import Curve, Peak, fit, predict, recommend_batch_size
 from rewardcore.memory.report import run_memory
@@ -236,47 +235,6 @@ def test_heads_that_the_config_leaves_to_transformers_are_divided_too(tmp_path: 
     (tmp_path / "config.json").write_text(json.dumps({"model_type": "qwen2", "num_hidden_layers": 1}))
     with pytest.raises(ConfigurationError, match="--tensor-parallel 3 does not divide the model's 32 attention heads"):
         report(tmp_path, tensor_parallel=3)
-
-
-@pytest.fixture
-def pretended_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
-    monkeypatch.setattr(torch.nn.Module, "to", lambda self, *arguments, **keywords: self)
-    monkeypatch.setattr(
-        "rewardcore.memory.report.measure",
-        lambda model, sizes, prompt_tokens, new_tokens: [Measured(sizes[0], 5 * MIB, 6 * MIB, 1234.0)],
-    )
-
-
-@pytest.mark.usefixtures("pretended_gpu")
-def test_measured_peaks_stand_beside_the_predicted_ones(tiny_judge: Path) -> None:
-    lines, _ = report(tiny_judge, "1,2", "1GiB")
-    assert lines[2].split()[-4:] == ["measured", "peak", "reserved", "tokens/s"]
-    assert lines[3].split()[-3:] == ["5", "6", "1,234"]
-    assert "does not fit" in lines[4]
-
-
-def test_measuring_ends_before_the_first_batch_that_does_not_fit(
-    tiny_judge: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for name, answer in [("reset_peak_memory_stats", None), ("synchronize", None), ("max_memory_allocated", 5)]:
-        monkeypatch.setattr(torch.cuda, name, lambda device, answer=answer: answer)
-    monkeypatch.setattr(torch.cuda, "max_memory_reserved", lambda device: 6)
-    model = AutoModelForCausalLM.from_pretrained(tiny_judge).eval()
-    generate, shapes = model.generate, []
-
-    def small_memory(input_ids: torch.Tensor, **settings: Any) -> torch.Tensor:
-        if len(input_ids) > 2:
-            raise torch.cuda.OutOfMemoryError("CUDA out of memory")
-        tokens = generate(input_ids=input_ids, **settings)
-        shapes.append(tuple(tokens.shape))
-        return tokens
-
-    monkeypatch.setattr(model, "generate", small_memory)
-    measured = measure(model, [1, 2, 4, 8], 16, 4)
-    assert [(seen.batch_size, seen.allocated, seen.reserved) for seen in measured] == [(1, 5, 6), (2, 5, 6)]
-    assert shapes == [(1, 20), (2, 20)], "replies have their full length"
-    assert all(seen.tokens_per_second > 0 for seen in measured)
 
 
 @pytest.mark.parametrize(

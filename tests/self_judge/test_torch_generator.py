@@ -7,12 +7,13 @@ from pathlib import Path
 
 import pytest
 import torch
+from transformers import GenerationConfig
 
 import rewardcore as rc
 from fixtures.tiny_judge import make_tiny_judge
 from rewardcore.failures import ConfigurationError
 from rewardcore.local.generator import Conversation
-from rewardcore.local.torch_generator import TorchGenerator
+from rewardcore.local.torch_generator import TorchGenerator, _Drawn
 from rewardcore.memory.predicted import free_bytes
 
 WORDS = ["the", "sky", "is", "blue", "because", "short", "waves", "scatter", "more", "than", "long", "ones"]
@@ -82,13 +83,31 @@ def test_draws_are_seeded_and_leave_the_random_state_of_the_trainer_alone(tiny_j
 
     talks = conversations(4)
     torch.manual_seed(1)
-    expected = torch.rand(3)
-    torch.manual_seed(1)
+    before = torch.get_rng_state()
     first = drawn(seed=5)
-    assert torch.equal(torch.rand(3), expected)
+    assert torch.equal(torch.get_rng_state(), before)
     assert first == drawn(seed=5)
     assert first != drawn(seed=6)
     assert first[0] != first[1], "repeats are draws of their own"
+
+
+def test_a_draw_is_what_transformers_draws_from_the_same_seed(tiny_judge: Path) -> None:
+    generator = TorchGenerator(tiny_judge, device="cpu", max_new_tokens=40, temperature=0.7, seed=5)
+    tokens = generator.tokenizer.apply_chat_template(conversations(1), add_generation_prompt=True, return_tensors="pt")
+    torch.manual_seed(int(torch.randint(2**62, (), generator=torch.Generator().manual_seed(5))))
+    settings = GenerationConfig(max_new_tokens=40, do_sample=True, temperature=0.7, top_k=0)
+    reply = generator.model.generate(**tokens, generation_config=settings)[0, tokens["input_ids"].shape[1] :]
+    assert generator.generate(conversations(1)) == [generator.tokenizer.decode(reply, skip_special_tokens=True)]
+
+
+def test_tokens_are_drawn_as_often_as_their_probabilities_say() -> None:
+    logits, temperature, draws = torch.tensor([2.0, 1.0, 0.0, -1.0, -8.0]), 0.8, 40_000
+    draw = _Drawn(temperature, torch.Generator().manual_seed(9))
+    chosen = draw(torch.empty(0), logits.expand(draws, -1)).argmax(-1)
+    expected = (logits / temperature).softmax(-1) * draws
+    seen = torch.bincount(chosen, minlength=len(logits))
+    assert float(((seen - expected)[:4] ** 2 / expected[:4]).sum()) < 16.3  # chi squared of 3, p = 0.001
+    assert int(seen[4]) <= 5
 
 
 def test_penalties_in_the_generation_config_do_not_reach_a_greedy_judge(

@@ -1,6 +1,7 @@
 import multiprocessing
 from collections.abc import Iterator
 from pathlib import Path
+from unittest.mock import MagicMock
 
 import pytest
 
@@ -52,6 +53,27 @@ def test_an_over_long_prompt_fails_with_its_length_and_never_reaches_the_engine(
         assert judge.stats.requests == 1
     assert short.status == "ok"
     assert "tokens and the model takes 464 beside the reply" in str(long.error)
+
+
+def test_where_the_whole_context_does_not_fit_the_memory_the_engine_starts_with_what_does(tiny_judge: Path) -> None:
+    """Of the model's 1024 tokens, 512: five blocks of 128, of which vLLM keeps one."""
+    small = VllmGenerator(tiny_judge, max_new_tokens=48, dtype="float32", enforce_eager=True, num_gpu_blocks_override=5)
+    try:
+        assert small.max_prompt_tokens == 512 - 48
+        assert len(small.generate(conversations(2))) == 2
+    finally:
+        small.close()
+
+
+def test_where_not_even_the_reply_fits_the_engine_is_stopped_and_that_is_said(
+    tiny_judge: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    engine = MagicMock()
+    engine.llm_engine.vllm_config.model_config.max_model_len = 128
+    monkeypatch.setattr(vllm_generator, "LLM", lambda **_: engine)
+    with pytest.raises(ConfigurationError, match=r"room for 128 tokens at once, and max_new_tokens=200 .* more memory"):
+        VllmGenerator(tiny_judge, max_new_tokens=200)
+    engine.llm_engine.engine_core.shutdown.assert_called_once()
 
 
 def test_draws_are_seeded_however_they_are_scheduled(
