@@ -75,7 +75,7 @@ class Engine:
     _deadlines: Timetable[Call] = field(default_factory=lambda: Timetable(attrgetter("waiting")))
     _late: dict[Flight, float] = field(default_factory=dict)  # until when, the earliest first
     _air: OrderedDict[Flight, None] = field(default_factory=OrderedDict)  # wanted and sent, the earliest first
-    look_seconds: float = _STEPS_ASIDE  # whatever leaves now has not stalled before
+    look_by: float = math.inf  # whatever is in the air, or leaves, has not stalled before
     _look_at: float = -math.inf  # when to look for those that have stalled
     _stalling: int = 0  # how many in flight have stalled before
     _dying: int = 0
@@ -135,9 +135,10 @@ class Engine:
             if self._late[oldest] <= now:
                 return self._give_up(oldest)
         if now >= self._look_at:
-            self._look_at, least = now + LOOK_SECONDS, self.patience.least(self.pace.window)
-            self.look_seconds = least if least < math.inf else _STEPS_ASIDE
             when, stalled = self._next_stall()
+            least = self.patience.least(self.pace.window)
+            self._look_at = now + LOOK_SECONDS
+            self.look_by = max(self._look_at, min(when, now + (least if least < math.inf else _STEPS_ASIDE)))
             if stalled is not None and when <= now:
                 return self._ask_again(stalled, now)
         ready = self._due(now)

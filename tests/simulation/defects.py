@@ -12,7 +12,7 @@ from rewardcore import calls, judge, notices
 from rewardcore.calls import Batch, Call, Driver
 from rewardcore.http import cache, engine, outcomes, processes, reading
 from rewardcore.http.cache import GuardedCache, SqliteCache
-from rewardcore.http.drivers import loop, remote
+from rewardcore.http.drivers import remote
 from rewardcore.http.drivers.loop import LoopDriver
 from rewardcore.http.drivers.remote import RemoteDriver
 from rewardcore.http.engine import Engine
@@ -93,7 +93,7 @@ DEFECTS: dict[str, Callable[[], Any]] = {
     "a cache that raises costs its sample the verdict": lambda: _patched(_put(GuardedCache, "_step_aside", _raised)),
     "nonsense out of a cache is taken for a reply": lambda: _patched(_put(cache, "is_reply", lambda _: True)),
     # Requests that stall, and what ends a run.
-    "nobody sees a stall while the window is full": lambda: _patched(_put(loop, "LOOK_SECONDS", math.inf)),
+    "nobody sees a stall while the window is full": lambda: _patched(_put(engine, "LOOK_SECONDS", math.inf)),
     "a stall is no retry": lambda: _patched(_put(Outcomes, "is_last_stall", lambda *_: False)),
     "one that hangs keeps the only place": lambda: _patched(
         _put(Engine, "_next_stall", put_back.step_aside_for_nobody)

@@ -200,8 +200,8 @@ class LoopDriver(Driver):
                 following.carrier = task
                 if not engine.is_full:
                     self._pump()
-                elif self._alarm_at > following.sent_at + engine.look_seconds:  # all may stall, and nobody settles
-                    self._set_alarm(engine.look_seconds)
+                elif self._alarm_at > engine.look_by:  # all may stall, and nobody settles
+                    self._set_alarm(engine.look_by - following.sent_at)
 
     def _left(self, task: asyncio.Task[None]) -> None:
         """A worker has left; if it still had a flight, it was ended before it began, or by a defect."""
