@@ -303,7 +303,7 @@ def test_a_column_has_the_same_digits_in_every_cell():
 
 
 def moment(time: float, in_flight: int) -> Moment:
-    return Moment(time, 8, float("inf"), 2.0, in_flight, 0)
+    return Moment(time, 8, in_flight, 0)
 
 
 def played(seconds: float, moments: int = 2) -> Played:
