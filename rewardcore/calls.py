@@ -12,11 +12,11 @@ import os
 import threading
 from abc import ABC, abstractmethod
 from collections import Counter, deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from .clock import Clock, Event
-from .failures import ConfigurationError, Failure, RewardcoreError
+from .failures import AsksJudge, ConfigurationError, Failure, RewardcoreError
 from .progress import Progress
 from .sample import Sample
 from .stats import Stats
@@ -228,20 +228,29 @@ class Batch:
             tell()
 
 
-class WouldBlock(BaseException):
-    """A rubric waits for another judge on the very thread that would have to do the work.
-
-    Not an Exception: it passes through the rubric to the driver, which reads such a rubric's replies in other threads.
-    """
+class _Thread(threading.local):
+    is_at_work = False
 
 
-#: `here` is True in a thread that must never wait for a judge.
-never_waits = threading.local()
+_here = _Thread()
+
+
+@contextlib.contextmanager
+def at_work() -> Iterator[None]:
+    """A judge waits for what this thread does within, which must not wait for a judge in its turn."""
+    before, _here.is_at_work = _here.is_at_work, True
+    try:
+        yield
+    finally:
+        _here.is_at_work = before
 
 
 def check_may_wait() -> None:
-    if getattr(never_waits, "here", False):
-        raise WouldBlock
+    if _here.is_at_work:
+        raise AsksJudge(
+            "a judge was asked by what a judge is waiting for; judge in two steps instead: put the first judge's"
+            " verdicts into `extra` of the samples that the second one judges"
+        )
 
 
 class Pending:

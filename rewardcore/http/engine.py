@@ -22,10 +22,9 @@ import random
 from collections import OrderedDict, deque
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from functools import partial
 from operator import attrgetter
 
-from ..calls import Call, Run, WouldBlock
+from ..calls import Call, Run
 from ..failures import DeadlinePassed, Failure, JudgeClosed, Stalled, described
 from ..notices import Once, Trouble, log, say
 from ..reply import Answer, Reply
@@ -35,7 +34,7 @@ from ..sample import Sample
 from ..stats import Stats
 from ..words import cut
 from .cache import Cache
-from .flight import Aside, Flight, GiveUp
+from .flight import Flight, GiveUp
 from .outcomes import Outcomes
 from .pace import Pace, Patience
 from .request import Request, RequestBuilder
@@ -80,7 +79,6 @@ class Engine:
     _stalling: int = 0  # how many in flight have stalled before
     _dying: int = 0
     _once: Once = field(default_factory=Once)
-    _asides: deque[Aside] = field(default_factory=deque)
     _draws: set[tuple[bytes, int]] = field(default_factory=set)
     reads_sample: bool = field(init=False)  # such a rubric reads replies here, for each sample, not on their way
     _numbers_draws: bool = field(init=False)  # an independent rubric that does not say which draw it wants
@@ -113,7 +111,7 @@ class Engine:
         """Every place is taken by a request that somebody waits for: there is nothing to take before one is settled."""
         return self.stats.in_flight >= self.pace.window and not self._late
 
-    def take(self, now: float) -> Flight | GiveUp | Aside | float:
+    def take(self, now: float) -> Flight | GiveUp | float:
         """The next flight to send, or one to give up; or the seconds until there may be one, infinity for never."""
         try:
             return self._take(now)
@@ -127,7 +125,7 @@ class Engine:
         for call in calls:
             self._fail_rest(call, lambda _: lost, now)
 
-    def _take(self, now: float) -> Flight | GiveUp | Aside | float:
+    def _take(self, now: float) -> Flight | GiveUp | float:
         while self._deadlines.next() <= now:
             self._expire(self._deadlines.pop(), now)
         if self._late:
@@ -141,8 +139,6 @@ class Engine:
             if stalled is not None and when <= now:
                 return self._ask_again(stalled, now)
         ready = self._due(now)
-        if self._asides:
-            return self._asides.popleft()
         if not ready:
             return 0.0 if self._calls else self._until_something(now, self._parked.next())
         wait = self.pace.wait(now, self.stats.in_flight)
@@ -383,8 +379,6 @@ class Engine:
                 request = self._write(sample)
                 self.loop_time.end("messages", began)
                 self._board(call, index, sample, request)
-            except WouldBlock:
-                self._asides.append(Aside(partial(self._write, sample), partial(self._board, call, index, sample)))
             except Exception as error:
                 self._tell(call, index, self._lost(error))
 
@@ -396,8 +390,6 @@ class Engine:
 
     def _board(self, call: Call, index: int, sample: Sample, request: Request | Failure) -> None:
         """A seat on the flight that is there, or on one of its own; or none, where the cache or a failure answers."""
-        if index not in call.waiting:
-            return
         if isinstance(request, Failure):
             self._tell(call, index, Answer(failure=request))
             return
@@ -414,7 +406,8 @@ class Engine:
             reply = self.cache.get(request.key)
             if reply is not None:  # out of the cache, and read by the parser of today
                 self.stats.cached += 1
-                self._read(reply, sample, partial(self._tell, call, index, cached=True))
+                answer = self.read(reply, sample) if self.reads_sample else self.read(reply)
+                self._tell(call, index, answer, cached=True)
                 return
         if call.ended_by is not None:
             self._tell(call, index, Answer(failure=call.ended_by))
@@ -423,18 +416,12 @@ class Engine:
         self._flights[request.key] = call.waiting[index] = flight
         self._ready.append(flight)
 
-    def _read(self, reply: Reply, sample: Sample | None, tell: Callable[[Answer], None]) -> None:
-        read = partial(grade, self.rubric, reply)
-        if self.reads_sample and sample is not None:
-            read = partial(read, sample)
+    def read(self, reply: Reply, *sample: Sample) -> Answer:
+        """Here, on the loop: with the sample, where the rubric's parse wants it."""
         began = self.loop_time.begin()
-        try:
-            answer = read()
-        except WouldBlock:
-            self._asides.append(Aside(read, tell))
-            return
+        answer = grade(self.rubric, reply, *sample)
         self.loop_time.end("parse", began)
-        tell(answer)
+        return answer
 
     def _draw(self, call: Call, request: Request) -> Request:
         """The first draw of this request that no open run has: never shared, and found again in the cache later."""
@@ -455,7 +442,7 @@ class Engine:
         seats, flight.seats = flight.seats, {}
         for (call, index), sample in seats.items():
             if sample is not None and answer.reply is not None and answer.failure is None:
-                self._read(answer.reply, sample, partial(self._tell, call, index, flight=flight))
+                self._tell(call, index, self.read(answer.reply, sample), flight)
             else:
                 self._tell(call, index, answer, flight)
 

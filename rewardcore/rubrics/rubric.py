@@ -9,7 +9,6 @@ import time
 from collections.abc import Callable
 from typing import Any, Protocol, runtime_checkable
 
-from ..calls import WouldBlock
 from ..failures import (
     ConfigurationError,
     Refused,
@@ -90,7 +89,7 @@ def ask(rubric: Rubric, sample: Sample) -> list[Message]:
     try:
         messages = rubric.messages(sample)
     except BaseException as error:  # even an exit: it is this sample's alone
-        if _is_not_the_rubrics(error) or isinstance(error, _ITS_OWN_WORDS):
+        if is_ctrl_c(error) or isinstance(error, _ITS_OWN_WORDS):
             raise
         raise unwritten(error) from error
     if not messages or not isinstance(messages, list | tuple):
@@ -114,7 +113,7 @@ def repeat_of(rubric: Any, sample: Sample) -> int:
     try:
         repeat = rubric.repeat(sample)
     except BaseException as error:
-        if _is_not_the_rubrics(error) or isinstance(error, _ITS_OWN_WORDS):
+        if is_ctrl_c(error) or isinstance(error, _ITS_OWN_WORDS):
             raise
         raise RubricFailed(f"the rubric's repeat raised {described(error)}") from error
     if type(repeat) is not int or repeat < 0:
@@ -131,16 +130,12 @@ def grade(rubric: Rubric, reply: Reply, *sample: Sample) -> Answer:
     except _ITS_OWN_WORDS as failure:
         return Answer(reply, failure=failure)
     except BaseException as error:
-        if _is_not_the_rubrics(error):
+        if is_ctrl_c(error):
             raise
         return Answer(reply, failure=RubricFailed(f"the rubric's parse raised {described(error)}"))
     if score - score != 0.0:  # NaN and the infinities
         return Answer(reply, failure=Unparsed(f"the rubric's parse returned {score}, which is no finite number"))
     return Answer(reply, score)
-
-
-def _is_not_the_rubrics(error: BaseException) -> bool:
-    return is_ctrl_c(error) or isinstance(error, WouldBlock)
 
 
 class LoopTime:

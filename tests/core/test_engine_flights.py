@@ -10,9 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rewardcore import MemoryCache
-from rewardcore.calls import Run, WouldBlock
+from rewardcore.calls import Run
 from rewardcore.failures import Denied, Disconnected, RateLimited, Rejected, Transient, WorkerDied
-from rewardcore.http.engine import LATE_SECONDS, Aside, Flight, GiveUp
+from rewardcore.http.engine import LATE_SECONDS, Flight, GiveUp
 from rewardcore.http.retry import BASE_DELAY
 from tests.core.test_engine import Desk, Echo, asked, failed
 
@@ -661,121 +661,6 @@ def test_a_cache_whose_put_raises_for_a_late_reply_harms_nobody():
     assert statuses(call) == ["ok"]
 
 
-# A rubric that waits for another judge.
-
-
-class Consulting(Echo):
-    """Asks another judge about some samples, which this thread may not wait for."""
-
-    def __init__(self):
-        super().__init__()
-        self.may_wait = False
-
-    def messages(self, sample):
-        if "consult" in sample.response and not self.may_wait:
-            raise WouldBlock
-        if "poison" in sample.response:
-            raise KeyError("poison")
-        return super().messages(sample)
-
-    def parse(self, text):
-        if "9" in text and not self.may_wait:
-            raise WouldBlock
-        return super().parse(text)
-
-
-@pytest.fixture
-def consulting():
-    return Desk(Consulting())
-
-
-def elsewhere(desk, aside):
-    """What another thread comes to, which may wait."""
-    assert isinstance(aside, Aside)
-    desk.rubric.may_wait = True
-    result = aside.work()
-    desk.rubric.may_wait = False
-    return result
-
-
-def with_a_cached_nine(desk):
-    desk.call("a")
-    flight = desk.flight()
-    desk.rubric.may_wait = True
-    desk.reply(flight, "9")
-    desk.rubric.may_wait = False
-
-
-def test_messages_that_would_block_are_written_aside_and_the_others_go_on(consulting):
-    call = consulting.call("consult", "b")
-    aside = consulting.take()
-    assert asked(consulting.flight()) == "b"
-    aside.then(elsewhere(consulting, aside))
-    flight = consulting.flight()
-    assert asked(flight) == "consult"
-    consulting.reply(flight)
-    assert (call.told[0].status, sorted(call.told)) == ("ok", [0])
-
-
-def test_messages_that_fail_aside_fail_their_sample_alone(consulting):
-    call = consulting.call("consult poison", "consult")
-    for aside in (consulting.take(), consulting.take()):
-        aside.then(elsewhere(consulting, aside))
-    consulting.reply(consulting.flight())
-    assert statuses(call) == ["failed", "ok"]
-    assert "KeyError: 'poison'" in call.told[0].error
-
-
-def test_a_sample_that_was_written_aside_still_shares_a_flight(consulting):
-    call = consulting.call("consult", "consult")
-    for aside in (consulting.take(), consulting.take()):
-        aside.then(elsewhere(consulting, aside))
-    (flight,) = consulting.flights()
-    consulting.reply(flight)
-    assert (statuses(call), consulting.counters.coalesced) == (["ok", "ok"], 1)
-
-
-def test_a_cached_reply_whose_parse_would_block_is_read_aside(consulting):
-    with_a_cached_nine(consulting)
-    call = consulting.call("a")
-    aside = consulting.take()
-    assert call.told == {}
-    aside.then(elsewhere(consulting, aside))
-    assert (call.told[0].score, call.told[0].cached, call.told[0].attempts) == (9.0, True, 0)
-    assert call.done == [True]
-
-
-ENDS = {
-    "abandoned": abandoned,
-    "overdue": lambda desk, call: (overdue(desk, call), desk.take()),
-    "closed": lambda desk, call: desk.engine.close(desk.now),
-}
-
-
-@pytest.mark.parametrize("end", ENDS.values(), ids=ENDS)
-@pytest.mark.parametrize("response", ["consult", "a"], ids=["messages", "parse"])
-def test_what_comes_back_from_aside_is_dropped_when_the_call_is_over(consulting, response, end):
-    with_a_cached_nine(consulting)
-    requests = consulting.counters.requests
-    call = consulting.call(response, deadline=10.0)
-    aside = consulting.take()
-    end(consulting, call)
-    told, done = dict(call.told), list(call.done)
-    aside.then(elsewhere(consulting, aside))
-    assert (call.told, call.done) == (told, done)
-    assert consulting.take() == math.inf
-    assert (consulting.counters.requests, consulting.engine._flights) == (requests, {})
-
-
-def test_a_deadline_is_kept_while_a_sample_is_aside(consulting):
-    call = consulting.call("consult", deadline=10.0)
-    assert isinstance(consulting.take(), Aside)
-    assert consulting.take() == 10.0
-    consulting.now = 10.0
-    assert consulting.take() == math.inf
-    assert (statuses(call), call.told[0].latency) == (["timeout"], 0.0)
-
-
 # Whatever happens.
 
 
@@ -960,7 +845,7 @@ def test_nothing_is_kept_of_calls_that_have_ended(end):
     assert [len(container) <= 2 * 64 for container in kept] == [True] * len(kept)
     while isinstance(step := desk.take(), GiveUp) or step < math.inf:
         desk.now += 0.0 if isinstance(step, GiveUp) else step
-    kept += [engine._calls, engine._ready, engine._asides, engine._draws]
+    kept += [engine._calls, engine._ready, engine._draws]
     assert [len(container) for container in kept] == [0] * len(kept)
 
 

@@ -55,6 +55,31 @@ def test_verdicts_come_in_input_order_each_with_its_own_status() -> None:
     assert stats.failed == {"Unparsed": 1, "RubricFailed": 1}
 
 
+class AsksItsOwnJudge(EchoRubric):
+    """For a response that names a method, out of that method."""
+
+    judge: rc.Judge
+
+    def messages(self, sample: rc.Sample) -> list[dict[str, object]]:
+        if sample.response == "messages":
+            self.judge.judge(samples("another"))
+        return super().messages(sample)
+
+    def parse(self, text: str) -> float:
+        if text == "parse":
+            self.judge.submit(samples("another")).result(timeout=20.0)
+        return super().parse(text)
+
+
+def test_a_rubric_that_asks_a_judge_fails_that_sample_at_once_and_alone() -> None:
+    """Its own judge, too, whose only thread it would wait in."""
+    with rc.open_judge("self", Echo(), rubric=(rubric := AsksItsOwnJudge())) as rubric.judge:
+        verdicts = rubric.judge.submit(samples("messages", "<score>10</score>", "parse")).result(timeout=60.0)
+    assert [verdict.status for verdict in verdicts] == ["failed", "ok", "failed"]
+    assert "this sample's messages: AsksJudge: a judge was asked" in str(verdicts[0].error)
+    assert "the rubric's parse raised AsksJudge: a judge was asked" in str(verdicts[2].error)
+
+
 def test_the_default_batch_size_is_eight() -> None:
     with rc.open_judge("self", Echo(), rubric=EchoRubric()) as judge:
         judge.judge(samples(*["<score>5</score>"] * 100))

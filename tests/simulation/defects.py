@@ -67,7 +67,7 @@ DEFECTS: dict[str, Callable[[], Any]] = {
     "what a cache raises escapes to the loop": lambda: _patched(
         _put(GuardedCache, "_step_aside", _raised), _put(Engine, "_lost", put_back.raise_it)
     ),
-    "a rubric that asks another judge stops the loop": lambda: _patched(
+    "nobody notices a rubric that waits for a judge": lambda: _patched(
         _put(calls, "check_may_wait", _nothing), _put(judge, "check_may_wait", _nothing)
     ),
     "an outage is taken for the sample's fault": lambda: _patched(

@@ -9,12 +9,13 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-from rewardcore.calls import Call, Run
+from rewardcore.calls import Call, Run, at_work
 from rewardcore.failures import DeadlinePassed, Denied, Failure, JudgeClosed, Stalled, WorkerDied, WrongPath
 from rewardcore.http.cache import GuardedCache
 from rewardcore.http.drivers.loop import LoopDriver
 from rewardcore.http.engine import _STEPS_ASIDE, LOOK_SECONDS, Engine, Flight
-from rewardcore.reply import Answer
+from rewardcore.reply import Answer, Reply
+from rewardcore.sample import Sample
 from tests.simulation.world import Air, World, Wrong, score_of
 
 _MOMENT = 1e-6
@@ -48,7 +49,8 @@ class Checked(Engine):
         self._look()
 
     def take(self, now: float) -> Any:
-        step = super().take(now)
+        with at_work():  # on the loop, which the callers share here
+            step = super().take(now)
         for call in self._open:
             if call.deadline <= now:
                 raise Wrong("a call is past its deadline, and nobody was told")
@@ -59,8 +61,13 @@ class Checked(Engine):
         failure, has_replied = answer.failure, self._outcomes._replied
         if failure is not None and (failure.opens_breaker or (failure.opens_breaker_at_first and not has_replied)):
             self.ended_by[failure] = now
-        super().settle(flight, answer, now)
+        with at_work():
+            super().settle(flight, answer, now)
         self._look()
+
+    def read(self, reply: Reply, *sample: Sample) -> Answer:
+        with at_work():
+            return super().read(reply, *sample)
 
     def gone(self, flight: Flight) -> None:
         super().gone(flight)
