@@ -11,7 +11,7 @@ import contextlib
 import os
 import threading
 from abc import ABC, abstractmethod
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
@@ -24,18 +24,14 @@ from .verdict import Verdict
 
 
 class Run:
-    """What the calls of one stream share: how often each request has come, and what ended them all, if anything did.
+    """What the calls of one stream share: whether one of them has begun, and what ended them all, if anything did."""
 
-    `draws` is how far each request's independent draws are numbered, `held` those that nobody else may use while it is
-    open: while one of its calls is, or the stream itself, which counts as one.
-    """
+    __slots__ = ("ended_by", "has_begun", "number")
 
-    def __init__(self, open_calls: int = 0) -> None:
+    def __init__(self) -> None:
         self.has_begun = False
         self.ended_by: Failure | None = None
-        self.open_calls = open_calls
-        self.draws: Counter[bytes] = Counter()
-        self.held: list[tuple[bytes, int]] = []
+        self.number = 0  # the driver's own
 
 
 class Call:
@@ -107,7 +103,7 @@ class Driver(ABC):
         """Nobody waits for this call any more, and nobody is told; what is in the air may still reach the cache."""
 
     def release(self, run: Run) -> None:
-        """Its stream is over, which held it open between its calls. For whoever numbers draws; others need not know."""
+        """Its stream is over. For whoever keeps something of it in another process; others need not know."""
         return
 
     @abstractmethod

@@ -42,7 +42,7 @@ class Stream:
         self._wake = wake
         self._chunk_size = chunk_size
         self._room = chunk_size * rounds
-        self._run = Run(1)
+        self._run = Run()
         self._calls: deque[Call] = deque()
         self._tally = Tally()
         self._taken, self._received, self._is_exhausted = 0, 0, False

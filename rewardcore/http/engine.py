@@ -24,12 +24,12 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from operator import attrgetter
 
-from ..calls import Call, Run
+from ..calls import Call
 from ..failures import DeadlinePassed, Failure, JudgeClosed, Stalled, described
 from ..notices import Once, Trouble, log, say
 from ..reply import Answer, Reply
 from ..rubrics import Rubric
-from ..rubrics.rubric import LoopTime, grade, reads_sample, says_repeat
+from ..rubrics.rubric import LoopTime, grade, reads_sample
 from ..sample import Sample
 from ..stats import Stats
 from ..words import cut
@@ -79,9 +79,7 @@ class Engine:
     _stalling: int = 0  # how many in flight have stalled before
     _dying: int = 0
     _once: Once = field(default_factory=Once)
-    _draws: set[tuple[bytes, int]] = field(default_factory=set)
     reads_sample: bool = field(init=False)  # such a rubric reads replies here, for each sample, not on their way
-    _numbers_draws: bool = field(init=False)  # an independent rubric that does not say which draw it wants
     loop_time: LoopTime = field(init=False)
     _outcomes: Outcomes = field(init=False)
 
@@ -90,7 +88,6 @@ class Engine:
         self._outcomes = Outcomes(*of_the_endpoint, self.trouble, self.blame, self.uniform)
         self.loop_time = LoopTime(self.rubric)
         self.reads_sample = reads_sample(self.rubric)
-        self._numbers_draws = bool(getattr(self.rubric, "independent", False)) and not says_repeat(self.rubric)
 
     def open(self, call: Call) -> None:
         run = call.run
@@ -100,8 +97,6 @@ class Engine:
             run.has_begun = True
             call.ended_by = run.ended_by
         if call.waiting:
-            if run is not None:
-                run.open_calls += 1
             self._open[call] = None
             self._calls[call] = None
             self._deadlines.add(call.deadline, call)
@@ -238,13 +233,6 @@ class Engine:
             call.let_go()
             self._ended(call)
 
-    def release(self, run: Run) -> None:
-        """One that held it open does so no more: with the last of them, its draws are free."""
-        run.open_calls -= 1
-        if not run.open_calls:
-            self._draws.difference_update(run.held)
-            run.held.clear()
-
     def close(self, now: float) -> None:
         """Whatever waits is told so; what is in the air is forgotten, and its driver's to end."""
         closed = Answer(failure=JudgeClosed("the judge was closed before this sample was judged"))
@@ -256,7 +244,6 @@ class Engine:
         self._ready.clear()
         self._again.clear()
         self._stalled.clear()
-        self._draws.clear()  # of streams that nobody has ended
 
     def _due(self, now: float) -> deque[Flight]:
         """Whose first flight goes next: a retry that is due before a sample that was never sent, if the pace agrees.
@@ -376,25 +363,16 @@ class Engine:
                 calls[call] = None  # calls take turns
             began = self.loop_time.begin()
             try:
-                request = self._write(sample)
+                request = self.builder.build(sample)
                 self.loop_time.end("messages", began)
                 self._board(call, index, sample, request)
+            except Failure as failure:  # the rubric could not write its messages
+                self._tell(call, index, Answer(failure=failure))
             except Exception as error:
                 self._tell(call, index, self._lost(error))
 
-    def _write(self, sample: Sample) -> Request | Failure:
-        try:
-            return self.builder.build(sample)
-        except Failure as failure:
-            return failure
-
-    def _board(self, call: Call, index: int, sample: Sample, request: Request | Failure) -> None:
-        """A seat on the flight that is there, or on one of its own; or none, where the cache or a failure answers."""
-        if isinstance(request, Failure):
-            self._tell(call, index, Answer(failure=request))
-            return
-        if self._numbers_draws:
-            request = self._draw(call, request)
+    def _board(self, call: Call, index: int, sample: Sample, request: Request) -> None:
+        """A seat on the flight that is there, or on one of its own; or none, where the cache answers."""
         if (flight := self._flights.get(request.key)) is not None:
             self.stats.coalesced += 1
             if self._late.pop(flight, None) is not None:
@@ -422,19 +400,6 @@ class Engine:
         answer = grade(self.rubric, reply, *sample)
         self.loop_time.end("parse", began)
         return answer
-
-    def _draw(self, call: Call, request: Request) -> Request:
-        """The first draw of this request that no open run has: never shared, and found again in the cache later."""
-        if call.run is None:
-            call.run = Run(1)
-        run, base = call.run, request.key
-        number = run.draws[base]
-        while (base, number) in self._draws:
-            number += 1
-        run.draws[base] = number + 1
-        run.held.append((base, number))
-        self._draws.add((base, number))
-        return self.builder.repeated(request, number)
 
     def _land(self, flight: Flight, answer: Answer) -> None:
         """Every seat gets this verdict, and the flight is over."""
@@ -498,12 +463,9 @@ class Engine:
         """No sample of the call waits any more."""
         call.fresh.clear()
         self._calls.pop(call, None)
-        if call not in self._open:
-            return
-        del self._open[call]
-        self._deadlines.lost()
-        if call.run is not None:
-            self.release(call.run)
+        if call in self._open:
+            del self._open[call]
+            self._deadlines.lost()
 
     def _lost(self, error: BaseException) -> Answer:
         """Who is failed by it hears why, and so does, once, the log."""

@@ -10,11 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rewardcore import MemoryCache
-from rewardcore.calls import Run
 from rewardcore.failures import Denied, Disconnected, RateLimited, Rejected, Transient, WorkerDied
 from rewardcore.http.engine import LATE_SECONDS, Flight, GiveUp
 from rewardcore.http.retry import BASE_DELAY
-from tests.core.test_engine import Desk, Echo, asked, failed
+from tests.core.test_engine import Desk, asked, failed
 
 
 @pytest.fixture
@@ -471,154 +470,6 @@ def test_what_the_breaker_or_a_close_ends_unsent_took_no_time():
     assert [verdict.latency for verdict in closed.told.values()] == [2.0, 0.0]
 
 
-# Independent draws.
-
-
-@pytest.fixture
-def drawing():
-    return Desk(Echo(independent=True))
-
-
-def draws(desk):
-    flights = desk.flights()
-    return [flight.request.repeat for flight in flights], flights
-
-
-def test_calls_at_the_same_time_get_different_draws(drawing):
-    drawing.call("a", "a")
-    drawing.call("a")
-    numbers, flights = draws(drawing)
-    assert sorted(numbers) == [0, 1, 2]
-    assert len({flight.request.key for flight in flights}) == 3
-    assert drawing.counters.coalesced == 0
-
-
-def test_draws_are_free_again_when_the_calls_have_ended(drawing):
-    drawing.call("a", "a")
-    _, flights = draws(drawing)
-    held = drawing.call("a")
-    assert draws(drawing)[0] == [2]
-    for flight in flights:
-        drawing.settle(flight, failed(Rejected))
-    assert held.told == {}
-    drawing.call("a", "a", "a")
-    assert draws(drawing)[0] == [0, 1, 3]
-
-
-def test_a_stream_holds_its_draws_between_two_of_its_calls_until_it_is_over(drawing):
-    run = Run(1)  # as a stream makes it
-    drawing.call("a", run=run)
-    _, (flight,) = draws(drawing)
-    drawing.settle(flight, failed(Rejected))
-    drawing.call("a")
-    assert draws(drawing)[0] == [1]
-    drawing.engine.release(run)
-    drawing.call("a")
-    assert draws(drawing)[0] == [0]
-
-
-@either_way
-def test_draws_are_free_again_when_nobody_waits_for_them(drawing, leave):
-    call = drawing.call("a", deadline=10.0)
-    drawing.settle(drawing.flight(), failed(Transient, retry_after=5.0))
-    leave(drawing, call)
-    drawing.take()
-    drawing.call("a")
-    assert draws(drawing)[0] == [0]
-
-
-def test_a_late_draw_goes_to_the_next_call_that_wants_it_and_to_one_only(drawing):
-    (flight,) = late(drawing, "a")
-    one, other = drawing.call("a"), drawing.call("a")
-    own = drawing.flight()
-    assert (own.request.repeat, drawing.counters.coalesced) == (1, 1)
-    drawing.reply(flight, "0.25")
-    drawing.reply(own, "0.5")
-    assert (one.told[0].score, other.told[0].score) == (0.25, 0.5)
-
-
-def test_the_calls_of_one_run_never_draw_the_same_again(drawing):
-    run = Run()
-    for number in range(3):
-        call = drawing.call("a", run=run)
-        flight = drawing.flight()
-        drawing.reply(flight)
-        assert (flight.request.repeat, statuses(call)) == (number, ["ok"])
-
-
-def test_a_run_goes_on_after_its_own_draws_and_past_those_of_others(drawing):
-    run, other = Run(), Run()
-    drawing.call("a", "a", run=run)
-    numbers, flights = draws(drawing)
-    for flight in flights:
-        drawing.reply(flight)
-    between = drawing.call("a", "a", "a", run=other)
-    held, _ = draws(drawing)
-    drawing.call("a", run=run)
-    assert (numbers, held, draws(drawing)[0]) == ([0, 1], [2], [3])
-    assert [between.told[index].cached for index in range(2)] == [True, True]
-
-
-# A rubric that numbers its draws by itself.
-
-
-class Numbered(Echo):
-    """The number stands before the words, and is no part of what is asked."""
-
-    def __init__(self):
-        super().__init__(independent=True)
-
-    def messages(self, sample):
-        return [{"role": "user", "content": sample.response.partition(" ")[2]}]
-
-    def repeat(self, sample):
-        number = sample.response.partition(" ")[0]
-        return {"none": None, "yes": True, "minus": -1}.get(number) if number.isalpha() else int(number)
-
-
-@pytest.fixture
-def numbered():
-    return Desk(Numbered())
-
-
-def test_a_draw_has_the_number_that_its_rubric_says_in_whatever_order_they_come(numbered):
-    numbered.call("7 a", "3 a", "0 a")
-    assert draws(numbered)[0] == [7, 3, 0]
-
-
-def test_the_draws_of_an_earlier_run_are_found_by_their_numbers(numbered):
-    """A run that goes on asks for what was left, in another order, and more of each."""
-    numbered.call("0 a", "2 a")
-    for flight in numbered.flights():
-        numbered.reply(flight, f"0.{flight.request.repeat}")
-    again = numbered.call("3 a", "2 a", "1 a", "0 a")
-    assert draws(numbered)[0] == [3, 1]
-    assert {index: verdict.score for index, verdict in again.told.items()} == {1: 0.2, 3: 0.0}
-
-
-def test_the_same_draw_asked_for_twice_at_once_is_paid_for_once(numbered):
-    one, other = numbered.call("5 a"), numbered.call("5 a", "6 a")
-    numbers, flights = draws(numbered)
-    assert (sorted(numbers), numbered.counters.coalesced) == ([5, 6], 1)
-    for flight in flights:
-        numbered.reply(flight, f"0.{flight.request.repeat}")
-    assert (one.told[0].score, other.told[0].score, other.told[1].score) == (0.5, 0.5, 0.6)
-
-
-@pytest.mark.parametrize("number", ["none", "yes", "minus"])
-def test_what_is_no_number_of_a_draw_fails_its_sample_alone(numbered, number):
-    call = numbered.call(f"{number} a", "1 a")
-    assert draws(numbered)[0] == [1]
-    assert "the rubric's repeat must be a whole number of at least 0" in call.told[0].error
-
-
-def test_a_repeat_that_raises_fails_its_sample_alone(numbered):
-    numbered.rubric.repeat = lambda sample: {"1 a": 1}[sample.response]
-    call = numbered.call("nobody a", "1 a")
-    assert draws(numbered)[0] == [1]
-    assert "RubricFailed: the rubric's repeat raised KeyError" in call.told[0].error
-
-
 # A cache that raises: a caller's own is guarded, and raises no more; test_guarded_cache.py.
 
 
@@ -669,12 +520,13 @@ class History:
 
     def __init__(self, dice):
         self.dice = dice
-        self.desk = Desk(Echo(independent=dice.random() < 0.3), limit=dice.randint(1, 6))
+        self.desk = Desk(limit=dice.randint(1, 6))
         self.calls, self.air, self.dying = [], [], []
 
     def open(self):
         responses = [self.dice.choice("abcdef") + self.dice.choice("12") for _ in range(self.dice.randint(1, 4))]
-        self.calls.append(self.desk.call(*responses, deadline=self.dice.choice([1.0, 20.0, 100.0])))
+        draws = self.dice.choices([0, 0, 1], k=len(responses))
+        self.calls.append(self.desk.call(*responses, deadline=self.dice.choice([1.0, 20.0, 100.0]), draws=draws))
 
     def abandon(self):
         if self.calls:
@@ -745,13 +597,7 @@ def test_whatever_happens_places_are_kept_and_nothing_wanted_is_given_up(seed):
         history.end()
     assert all(not call.waiting for call in history.calls), "everybody gets on"
     engine = desk.engine
-    assert (desk.counters.in_flight, engine._open, engine._flights, engine._late, engine._draws) == (
-        0,
-        {},
-        {},
-        {},
-        set(),
-    )
+    assert (desk.counters.in_flight, engine._open, engine._flights, engine._late) == (0, {}, {}, {})
 
 
 # What it costs.
@@ -845,7 +691,7 @@ def test_nothing_is_kept_of_calls_that_have_ended(end):
     assert [len(container) <= 2 * 64 for container in kept] == [True] * len(kept)
     while isinstance(step := desk.take(), GiveUp) or step < math.inf:
         desk.now += 0.0 if isinstance(step, GiveUp) else step
-    kept += [engine._calls, engine._ready, engine._draws]
+    kept += [engine._calls, engine._ready]
     assert [len(container) for container in kept] == [0] * len(kept)
 
 

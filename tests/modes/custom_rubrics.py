@@ -29,10 +29,6 @@ class SeesTheTruth(Plain):
         return float(sample.ground_truth in text)
 
 
-class Independent(Plain):
-    independent = True
-
-
 class RaisesInMessages(Plain):
     def messages(self, sample: rc.Sample) -> list[dict[str, object]]:
         if sample.response == "poison":

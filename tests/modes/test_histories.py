@@ -1,11 +1,10 @@
-"""What one call leaves to the next: given up, starved, broken, nested, drawn twice; as the server sees it.
+"""What one call leaves to the next: given up, starved, broken, nested; as the server sees it.
 
 A promise that holds for one call on a new judge must hold for every call on an old one, whatever came before.
 """
 
 from __future__ import annotations
 
-import asyncio
 import json
 import os
 import signal
@@ -20,7 +19,7 @@ import pytest
 import rewardcore as rc
 from tests.modes import leftovers
 from tests.modes.conftest import ASYNCIO_MODES, CONCURRENT_MODES, MODES, Opener
-from tests.modes.custom_rubrics import WAYS, Independent
+from tests.modes.custom_rubrics import WAYS
 from tests.modes.deadlines import hurried, runs_out, timed_out
 from tests.modes.hostile_server import (
     HostileServer,
@@ -413,44 +412,6 @@ def test_a_cache_that_asks_a_judge_is_told_so_and_not_asked_again(
     with open_judge("asyncio-aiohttp", cache=(cache := AsksInGet())) as cache.judge:
         assert judged(cache.judge, server.script(ok).samples(2)) == ["ok"] * 2
     assert "raised AsksJudge: a judge was asked by what a judge is waiting for" in caplog.text
-
-
-# Independent draws.
-
-
-@pytest.mark.parametrize("cache", [None, True], ids=["no-cache", "cache"])
-@each_concurrent_mode
-def test_simultaneous_calls_never_share_an_independent_draw(
-    mode: str, cache: bool | None, open_judge: Opener, server: HostileServer
-) -> None:
-    script = server.script(together(4))
-    options = {"workers": 4} if mode == "process" else {}
-    with open_judge(mode, rubric=Independent(), cache=cache, **options) as judge:
-        pending = [judge.submit([script.sample()]) for _ in range(4)]
-        assert [statuses(batch.result(timeout=60)) for batch in pending] == [["ok"]] * 4
-    assert script.requests == 4
-
-
-@pytest.mark.parametrize("cache", [None, True], ids=["no-cache", "cache"])
-@pytest.mark.parametrize("mode", ASYNCIO_MODES)
-async def test_gathered_calls_never_share_an_independent_draw(
-    mode: str, cache: bool | None, open_judge: Opener, server: HostileServer
-) -> None:
-    script = server.script(together(4))
-    with open_judge(mode, rubric=Independent(), cache=cache) as judge:
-        async with asyncio.timeout(60):
-            results = await asyncio.gather(*(judge.ajudge([script.sample()]) for _ in range(4)))
-    assert [statuses(verdicts) for verdicts in results] == [["ok"]] * 4
-    assert script.requests == 4
-
-
-def test_a_later_call_finds_its_independent_draw_again(mode: str, open_judge: Opener, server: HostileServer) -> None:
-    script = server.script(ok)
-    with open_judge(mode, rubric=Independent(), cache=True) as judge:
-        assert judged(judge, [script.sample()]) == ["ok"]
-        (again,) = judge.submit([script.sample()]).result(timeout=60)
-    assert (again.status, again.cached, again.attempts) == ("ok", True, 0)
-    assert script.requests == 1
 
 
 # What never went out.

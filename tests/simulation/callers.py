@@ -213,4 +213,5 @@ class Callers:
 
 
 def samples_of(words: list[str]) -> list[Sample]:
-    return [Sample("p", word) for word in words]
+    """A word that comes again is another draw, or one that was there."""
+    return [Sample("p", word, draw=words[:place].count(word) % 2) for place, word in enumerate(words)]

@@ -23,6 +23,7 @@ from rewardcore.http.pace.quota import Allowance
 from rewardcore.http.pace.refusals import Row
 from rewardcore.http.pace.states import Window
 from rewardcore.http.processes import SpawnedChild
+from rewardcore.http.request import RequestBuilder
 from rewardcore.http.retry import Blame
 from rewardcore.http.transports.worker_pool import WorkerPool
 from rewardcore.judge import Judge
@@ -73,8 +74,8 @@ DEFECTS: dict[str, Callable[[], Any]] = {
     "an outage is taken for the sample's fault": lambda: _patched(
         _put(Blame, "falls_on", lambda *_: True), _put(Blame, "is_final", lambda _, faults: len(faults) > 2)
     ),
-    "independent draws are shared between calls": lambda: _patched(
-        _put(Engine, "_draw", put_back.number_draws_by_call)
+    "a draw is left out of the key": lambda: _patched(
+        _put(RequestBuilder, "build", put_back.build_for_any_draw(RequestBuilder.build))
     ),
     # What is told happens beside a call, and a last line of defence stands behind it.
     "a log that raises keeps a verdict from its caller": lambda: _patched(

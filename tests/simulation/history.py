@@ -41,8 +41,7 @@ class History(Callers):
         limit = {"auto": 12, "sync": 1}.get(self.mode) or dice.choice([1, 2, 2, 3, 6])
         super().__init__(stage, World(seed + 1_000_000, stage, limit), dice.choice([1.0, 8.0, 60.0]))
         dice = self.dice
-        independent = self.mode != "remote" and dice.random() < 0.25
-        self.rubric = Rubric(self.world, independent, self._ask_the_judge)
+        self.rubric = Rubric(self.world, self._ask_the_judge)
         self.finds = self.mode == "auto" or (self.mode == "remote" and dice.random() < 0.3)
         self.patience, self.max_retries = dice.choice([None, None, 1.0]), dice.choice([5, 2, 1])
         if dice.random() < 0.3:
@@ -66,7 +65,7 @@ class History(Callers):
         self.ears = Ears(self.world, seed)
         self.world.note(
             f"{self.mode}, {limit} at once, {self.finds=}, deadline {self.deadline}, cache: {self.cache_kind}, "
-            f"{independent=}, {self.world.quota}, patience {self.patience}"
+            f"{self.world.quota}, patience {self.patience}"
         )
 
     def play(self) -> None:

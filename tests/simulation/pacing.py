@@ -47,7 +47,7 @@ class Batches:
 
     def play(self, count: int, batches: int, pause: float = 0.0) -> Batches:
         stage, world = self.stage, self.world
-        rubric = Rubric(world, True, None)
+        rubric = Rubric(world, lambda: None)
         pace = Pace(world.air.limit, finds=self.finds, uniform=world.dice.random)
         engine = Checked(RequestBuilder(ENDPOINT, rubric), rubric, None, pace, uniform=world.dice.random)
         engine.world, engine.wire, engine.resumed_at = world, world.air, lambda: 0.0
@@ -58,7 +58,7 @@ class Batches:
             for _ in range(batches):
                 await asyncio.sleep(pause)
                 began = stage.now()
-                told = await judge.ajudge(Sample("p", f"{self.temper}-{number % 6}") for number in range(count))
+                told = await judge.ajudge(Sample("p", f"{self.temper}-{n % 6}", draw=n) for n in range(count))
                 self.seconds.append(stage.now() - began)
                 self.lost += sum(verdict.status != "ok" for verdict in told)
             world.history.extend(f"pace: {change}" for change in pace.changes)

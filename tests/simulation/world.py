@@ -225,10 +225,9 @@ class Transport:
 class Rubric:
     """Scores by the word. It raises for some, and for some it asks the judge that waits for it, or tries to."""
 
-    def __init__(self, world: World, independent: bool, asks: Callable[[], object]) -> None:
+    def __init__(self, world: World, asks: Callable[[], object]) -> None:
         self._world = world
         self._asks = asks
-        self.independent = independent
 
     def messages(self, sample: Sample) -> list[dict[str, object]]:
         self._world.looking_at = sample.response

@@ -12,9 +12,8 @@ import math
 import threading
 from collections import deque
 from collections.abc import Callable
-from typing import Any
 
-from ...calls import Call, Driver, Run
+from ...calls import Call, Driver
 from ...clock import Clock
 from ...failures import Failure, RewardcoreError, described
 from ...reply import Answer
@@ -50,7 +49,7 @@ class LoopDriver(Driver):
         self._workers: dict[asyncio.Task[None], Flight | None] = {}
         self._alarm: asyncio.TimerHandle | None = None
         self._alarm_at = math.inf
-        self._posted: deque[tuple[Callable[[Any], None], Call | Run]] = deque()
+        self._posted: deque[tuple[Callable[[Call], None], Call]] = deque()
         self._posting = threading.RLock()  # a stream that the garbage collector ends may post in the midst of a post
         self._closed = False
 
@@ -62,9 +61,6 @@ class LoopDriver(Driver):
 
     def abandon(self, call: Call) -> None:
         self._post(self._abandon, call)
-
-    def release(self, run: Run) -> None:
-        self._post(self.engine.release, run)
 
     def stats(self) -> Stats:
         figures = self.engine.stats.snapshot()
@@ -85,13 +81,13 @@ class LoopDriver(Driver):
         with contextlib.suppress(RuntimeError):  # the loop is closed
             self.loop.call_soon_threadsafe(super()._end_beside)
 
-    def _post(self, action: Callable[[Any], None], subject: Call | Run) -> bool:
+    def _post(self, action: Callable[[Call], None], call: Call) -> bool:
         """One wake-up of the loop for however many calls have gathered."""
         with self._posting:
             if self._closed:
                 return False
             is_first = not self._posted
-            self._posted.append((action, subject))
+            self._posted.append((action, call))
             if is_first:
                 self.loop.call_soon_threadsafe(self._read_post)
             return True
@@ -101,11 +97,11 @@ class LoopDriver(Driver):
     def _read_post(self) -> None:
         with self._posting:
             posted, self._posted = self._posted, deque()
-        for action, subject in posted:
+        for action, call in posted:
             try:
-                action(subject)
+                action(call)
             except Exception as error:
-                self.engine.rescue(error, [subject] if isinstance(subject, Call) else [], self.clock.now())
+                self.engine.rescue(error, [call], self.clock.now())
         self._pump()
 
     def _abandon(self, call: Call) -> None:
