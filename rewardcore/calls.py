@@ -12,7 +12,7 @@ import os
 import threading
 from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from typing import Any
 
 from .clock import Clock, Event
@@ -94,9 +94,9 @@ class Driver(ABC):
     def begin(self, call: Call) -> None:
         """Take the call on and return at once."""
 
-    def begin_now(self, call: Call) -> None:
-        """The same for a call that somebody waits for already, as a stream's reader does."""
-        self.begin(call)
+    def wanted(self, call: Call) -> None:
+        """Somebody waits for it from now on. For whoever begins only then; others have begun."""
+        return
 
     @abstractmethod
     def abandon(self, call: Call) -> None:
@@ -135,10 +135,6 @@ class Driver(ABC):
 
     @abstractmethod
     def stats(self) -> Stats: ...
-
-    def wait(self, batch: Batch, timeout: float | None) -> bool:
-        """Block until the batch is done, for so long at most; whether it is."""
-        return batch.done_event(self.clock).wait(timeout)
 
 
 #: Those that have not ended, also of judges that are gone. After a fork these are the parent's, and their sockets in
@@ -250,7 +246,10 @@ def check_may_wait() -> None:
 
 
 class Pending:
-    """A batch that is being judged. `waited` is how long `result` has blocked its callers so far."""
+    """A batch that is being judged, to be awaited in a running loop, or asked for its `result` anywhere else.
+
+    `waited` is how long `result` has blocked its callers so far.
+    """
 
     def __init__(self, batch: Batch, driver: Driver, blocked: Callable[[float], None]) -> None:
         self.waited = 0.0
@@ -282,10 +281,7 @@ class Pending:
 
         What is raised meanwhile, by Ctrl-C or a signal's handler, passes as it is, a TimeoutError too, and cancels it.
         """
-        if self._driver.pid != os.getpid():
-            raise RewardcoreError(
-                f"this batch was submitted in process {self._driver.pid}; submit it in this one again"
-            )
+        self._check_process()
         if timeout is not None and not (isinstance(timeout, int | float) and timeout == timeout):
             raise ConfigurationError(f"timeout must be seconds, or None to wait for ever, not {timeout!r}")
         if self.done():
@@ -296,7 +292,8 @@ class Pending:
         started = clock.now()
         try:
             check_may_wait()
-            return self._driver.wait(self._batch, timeout)
+            self._driver.wanted(self._batch.call)
+            return self._batch.done_event(clock).wait(timeout)
         except BaseException:
             self.cancel()
             raise
@@ -305,8 +302,12 @@ class Pending:
             self.waited += seconds
             self._blocked(seconds)
 
-    async def wait_in_loop(self) -> list[Verdict]:
-        """`result` for a running loop; cancelling it cancels the batch."""
+    def __await__(self) -> Generator[Any, None, list[Verdict]]:
+        """`result` for a running loop, which goes on meanwhile; cancelling whoever awaits it cancels the batch."""
+        return self._until_done().__await__()
+
+    async def _until_done(self) -> list[Verdict]:
+        self._check_process()
         loop = asyncio.get_running_loop()
         done: asyncio.Future[None] = loop.create_future()
 
@@ -320,8 +321,16 @@ class Pending:
 
         self._batch.when_done(tell)
         try:
+            check_may_wait()
+            self._driver.wanted(self._batch.call)
             await done
             return self._batch.result()
-        except asyncio.CancelledError:
+        except BaseException:
             self.cancel()
             raise
+
+    def _check_process(self) -> None:
+        if self._driver.pid != os.getpid():
+            raise RewardcoreError(
+                f"this batch was submitted in process {self._driver.pid}; submit it in this one again"
+            )

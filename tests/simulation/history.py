@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 from typing import Any
 
-from rewardcore import AsyncioJudge, Judge, RewardcoreError, Sample
+from rewardcore import Judge, RewardcoreError, Sample
 from rewardcore.calls import Driver, open_drivers
 from rewardcore.http.cache import Cache, GuardedCache
 from rewardcore.http.drivers.loop import LoopDriver
@@ -113,8 +113,8 @@ class History(Callers):
         else:
             driver = self._drive()
         self.driver = driver
-        kind, sizes = (Judge, (1, 1)) if self.mode == "sync" else (AsyncioJudge, (4, 4))
-        self.judge = kind("simulated", lambda: driver, self.deadline, *sizes)
+        sizes = (1, 1) if self.mode == "sync" else (4, 4)
+        self.judge = Judge("simulated", lambda: driver, self.deadline, *sizes)
         self.ears.count(self.judge._losses)
 
     def _drive(self) -> LoopDriver:

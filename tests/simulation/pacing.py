@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import random
 
-from rewardcore import AsyncioJudge, Sample
+from rewardcore import Judge, Sample
 from rewardcore.calls import open_drivers
 from rewardcore.http.drivers.loop import LoopDriver
 from rewardcore.http.pace import Pace
@@ -52,7 +52,7 @@ class Batches:
         engine = Checked(RequestBuilder(ENDPOINT, rubric), rubric, None, pace, uniform=world.dice.random)
         engine.world, engine.wire, engine.resumed_at = world, world.air, lambda: 0.0
         driver = LoopDriver(stage, engine, lambda: Transport(world.air), lambda _: None, stage)  # type: ignore[arg-type]
-        judge = AsyncioJudge("paced", lambda: driver, 600.0, chunk_size=4)
+        judge = Judge("paced", lambda: driver, 600.0, chunk_size=4)
 
         async def play_them() -> None:
             for _ in range(batches):
