@@ -24,7 +24,7 @@ from bench.client_cost import CONCURRENCY, Cost
 from bench.records import ROOT
 from bench.runner import UnequalWork
 from bench.scenarios import Scenario, samples_of
-from rewardcore import AsyncioJudge, Endpoint, Sample, Verdict
+from rewardcore import Endpoint, Judge, Sample, Verdict
 from rewardcore.clock import Clock
 from rewardcore.testing.latency import Profile
 from rewardcore.testing.server_process import SimulatedServer
@@ -51,7 +51,7 @@ class StoppableClock(Clock):
 class Caller:
     """Makes the calls, and says what has become of each sample."""
 
-    judge: AsyncioJudge
+    judge: Judge
     clock: StoppableClock
 
     def one_call(self, samples: list[Sample]) -> list[str]:

@@ -23,7 +23,7 @@ from typing import Any
 import rewardcore
 from bench.scenarios import Calls
 from bench.virtual import VirtualClock
-from rewardcore import AsyncioJudge, Judge, Sample, Verdict
+from rewardcore import Judge, Sample, Verdict
 from rewardcore.clock import Clock
 
 PACKAGE = str(Path(rewardcore.__file__).parent)
@@ -81,7 +81,6 @@ def hand_over(
     if calls == "single":
         return _each_in_a_call(judge, samples, clock)
     if calls == "stream":
-        assert isinstance(judge, AsyncioJudge)
         return _as_a_stream(judge, samples, clock, forget)
     return _in_one_call(judge, samples, compute, clock)
 
@@ -107,7 +106,7 @@ def _each_in_a_call(judge: Judge, samples: list[Sample], clock: Clock) -> Outcom
     return Outcome(_since(started, clock), round(sum(each.waited for each in pending), 9), tallied(verdicts))
 
 
-def _as_a_stream(judge: AsyncioJudge, samples: list[Sample], clock: Clock, forget: Callable[[], object]) -> Outcome:
+def _as_a_stream(judge: Judge, samples: list[Sample], clock: Clock, forget: Callable[[], object]) -> Outcome:
     """One at a time, verdicts come at instants of their own, so that as much is on its way after every chunk."""
     tally, held = Tally(keeps_figures=False), []
     marks = (SETTLED, len(samples) - BEFORE_THE_END)

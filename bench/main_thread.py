@@ -18,7 +18,7 @@ from dataclasses import dataclass
 import rewardcore
 from bench.runner import UnequalWork
 from bench.scenarios import Scenario, samples_of
-from rewardcore import AsyncioJudge, Endpoint, Sample
+from rewardcore import Endpoint, Judge, Sample
 from rewardcore.stats import percentile
 from rewardcore.testing.latency import Profile
 from rewardcore.testing.server_process import SimulatedServer
@@ -80,7 +80,7 @@ def measure(load: str, background: str, pairs: int) -> Effect:
 
 
 def _pair(
-    judge: AsyncioJudge, samples: list[Sample], step: Callable[[], object]
+    judge: Judge, samples: list[Sample], step: Callable[[], object]
 ) -> tuple[float, float, float, float, float, float]:
     seconds = SCENARIO.ideal or 0.0
     before = _steps(step, CONTROL_SECONDS)

@@ -17,7 +17,7 @@ from bench.records import Record, record
 from bench.runner import Run, Stage, check_equal_work, open_scenario, run, stage_for
 from bench.scenarios import GENERATION, GENERATION_SPREAD, STEPS, Scenario, samples_of
 from bench.virtual import VirtualClock
-from rewardcore import AsyncioJudge, Verdict
+from rewardcore import Verdict
 from rewardcore.stats import Stats
 
 
@@ -65,7 +65,6 @@ def _run_loop(scenario: Scenario, stage: Stage) -> Run:
     assert isinstance(clock, VirtualClock)
     random.seed(scenario.seed)
     with open_scenario(scenario, stage) as judge:
-        assert isinstance(judge, AsyncioJudge)
 
         async def trajectory(place: int) -> Verdict:
             await asyncio.sleep(times[place])

@@ -20,13 +20,12 @@ from .failures import CacheError, ConfigurationError, Failure, RewardcoreError, 
 from .failures import needs_extra as _needs_extra
 from .http.cache import MemoryCache, SqliteCache
 from .http.endpoint import Endpoint
-from .judge import AsyncioJudge, Judge, open_judge
+from .judge import Judge, open_judge
 from .sample import Sample
 from .stats import Stats
 from .verdict import Verdict
 
 __all__ = [
-    "AsyncioJudge",
     "CacheError",
     "ConfigurationError",
     "Endpoint",

@@ -11,12 +11,12 @@ import contextlib
 import os
 import threading
 from abc import ABC, abstractmethod
-from collections import Counter, deque
-from collections.abc import Callable, Iterable
+from collections import deque
+from collections.abc import Callable, Generator, Iterable, Iterator
 from typing import Any
 
 from .clock import Clock, Event
-from .failures import ConfigurationError, Failure, RewardcoreError
+from .failures import AsksJudge, ConfigurationError, Failure, RewardcoreError
 from .progress import Progress
 from .sample import Sample
 from .stats import Stats
@@ -24,18 +24,14 @@ from .verdict import Verdict
 
 
 class Run:
-    """What the calls of one stream share: how often each request has come, and what ended them all, if anything did.
+    """What the calls of one stream share: whether one of them has begun, and what ended them all, if anything did."""
 
-    `draws` is how far each request's independent draws are numbered, `held` those that nobody else may use while it is
-    open: while one of its calls is, or the stream itself, which counts as one.
-    """
+    __slots__ = ("ended_by", "has_begun", "number")
 
-    def __init__(self, open_calls: int = 0) -> None:
+    def __init__(self) -> None:
         self.has_begun = False
         self.ended_by: Failure | None = None
-        self.open_calls = open_calls
-        self.draws: Counter[bytes] = Counter()
-        self.held: list[tuple[bytes, int]] = []
+        self.number = 0  # the driver's own
 
 
 class Call:
@@ -98,16 +94,16 @@ class Driver(ABC):
     def begin(self, call: Call) -> None:
         """Take the call on and return at once."""
 
-    def begin_now(self, call: Call) -> None:
-        """The same for a call that somebody waits for already, as a stream's reader does."""
-        self.begin(call)
+    def wanted(self, call: Call) -> None:
+        """Somebody waits for it from now on. For whoever begins only then; others have begun."""
+        return
 
     @abstractmethod
     def abandon(self, call: Call) -> None:
         """Nobody waits for this call any more, and nobody is told; what is in the air may still reach the cache."""
 
     def release(self, run: Run) -> None:
-        """Its stream is over, which held it open between its calls. For whoever numbers draws; others need not know."""
+        """Its stream is over. For whoever keeps something of it in another process; others need not know."""
         return
 
     @abstractmethod
@@ -139,10 +135,6 @@ class Driver(ABC):
 
     @abstractmethod
     def stats(self) -> Stats: ...
-
-    def wait(self, batch: Batch, timeout: float | None) -> bool:
-        """Block until the batch is done, for so long at most; whether it is."""
-        return batch.done_event(self.clock).wait(timeout)
 
 
 #: Those that have not ended, also of judges that are gone. After a fork these are the parent's, and their sockets in
@@ -228,24 +220,36 @@ class Batch:
             tell()
 
 
-class WouldBlock(BaseException):
-    """A rubric waits for another judge on the very thread that would have to do the work.
-
-    Not an Exception: it passes through the rubric to the driver, which reads such a rubric's replies in other threads.
-    """
+class _Thread(threading.local):
+    is_at_work = False
 
 
-#: `here` is True in a thread that must never wait for a judge.
-never_waits = threading.local()
+_here = _Thread()
+
+
+@contextlib.contextmanager
+def at_work() -> Iterator[None]:
+    """A judge waits for what this thread does within, which must not wait for a judge in its turn."""
+    before, _here.is_at_work = _here.is_at_work, True
+    try:
+        yield
+    finally:
+        _here.is_at_work = before
 
 
 def check_may_wait() -> None:
-    if getattr(never_waits, "here", False):
-        raise WouldBlock
+    if _here.is_at_work:
+        raise AsksJudge(
+            "a judge was asked by what a judge is waiting for; judge in two steps instead: put the first judge's"
+            " verdicts into `extra` of the samples that the second one judges"
+        )
 
 
 class Pending:
-    """A batch that is being judged. `waited` is how long `result` has blocked its callers so far."""
+    """A batch that is being judged, to be awaited in a running loop, or asked for its `result` anywhere else.
+
+    `waited` is how long `result` has blocked its callers so far.
+    """
 
     def __init__(self, batch: Batch, driver: Driver, blocked: Callable[[float], None]) -> None:
         self.waited = 0.0
@@ -277,10 +281,7 @@ class Pending:
 
         What is raised meanwhile, by Ctrl-C or a signal's handler, passes as it is, a TimeoutError too, and cancels it.
         """
-        if self._driver.pid != os.getpid():
-            raise RewardcoreError(
-                f"this batch was submitted in process {self._driver.pid}; submit it in this one again"
-            )
+        self._check_process()
         if timeout is not None and not (isinstance(timeout, int | float) and timeout == timeout):
             raise ConfigurationError(f"timeout must be seconds, or None to wait for ever, not {timeout!r}")
         if self.done():
@@ -291,7 +292,8 @@ class Pending:
         started = clock.now()
         try:
             check_may_wait()
-            return self._driver.wait(self._batch, timeout)
+            self._driver.wanted(self._batch.call)
+            return self._batch.done_event(clock).wait(timeout)
         except BaseException:
             self.cancel()
             raise
@@ -300,8 +302,12 @@ class Pending:
             self.waited += seconds
             self._blocked(seconds)
 
-    async def wait_in_loop(self) -> list[Verdict]:
-        """`result` for a running loop; cancelling it cancels the batch."""
+    def __await__(self) -> Generator[Any, None, list[Verdict]]:
+        """`result` for a running loop, which goes on meanwhile; cancelling whoever awaits it cancels the batch."""
+        return self._until_done().__await__()
+
+    async def _until_done(self) -> list[Verdict]:
+        self._check_process()
         loop = asyncio.get_running_loop()
         done: asyncio.Future[None] = loop.create_future()
 
@@ -315,8 +321,16 @@ class Pending:
 
         self._batch.when_done(tell)
         try:
+            check_may_wait()
+            self._driver.wanted(self._batch.call)
             await done
             return self._batch.result()
-        except asyncio.CancelledError:
+        except BaseException:
             self.cancel()
             raise
+
+    def _check_process(self) -> None:
+        if self._driver.pid != os.getpid():
+            raise RewardcoreError(
+                f"this batch was submitted in process {self._driver.pid}; submit it in this one again"
+            )

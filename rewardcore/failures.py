@@ -4,6 +4,7 @@ RewardcoreError
 ├── ConfigurationError            an argument, a variable or a file is wrong: nothing was sent
 │   └── CacheError                the cache file cannot be used
 ├── NotJudged                     rewards were asked for, and some samples have no verdict
+├── AsksJudge                     a judge was asked by what a judge waits for, such as a rubric
 ├── ServerFailed                  a model server that we started did not come up, or died
 └── Failure                       one sample was not judged; never a number
     ├── Unparsed                  a reply, but no valid score in it
@@ -72,6 +73,10 @@ def needs_extra(extra: str, who: str) -> Iterator[None]:
 
 class CacheError(ConfigurationError):
     """The cache file cannot be used; the message names its path."""
+
+
+class AsksJudge(RewardcoreError):
+    """A rubric's `messages` or `parse`, or a caller's own cache, waits for a judge that may have to wait for it."""
 
 
 class NotJudged(RewardcoreError):

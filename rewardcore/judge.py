@@ -43,8 +43,11 @@ _LOOK_SECONDS = 0.1
 
 
 class Judge:
-    """The contract of every mode: `judge`, `submit`, `stream`, `stats`, `close`; a context manager; usable from any
-    thread. A stream takes samples by the chunk, and so many rounds of them ahead."""
+    """The contract of every mode: `judge`, `submit`, `stream`, and in a running loop `ajudge` and `astream`; `stats`,
+    `close`; a context manager; usable from any thread, since the work is done in another.
+
+    A stream takes samples by the chunk, and so many rounds of them ahead.
+    """
 
     def __init__(
         self,
@@ -108,6 +111,27 @@ class Judge:
                     something.clear()
                     if not stream.arrived:  # else it came just before the event was cleared
                         self._wait(something)
+                for _ in range(len(stream.arrived)):
+                    yield stream.receive()
+
+    async def ajudge(self, samples: Iterable[Sample]) -> list[Verdict]:
+        """`judge` for a running loop, which goes on meanwhile; cancelling it cancels the call."""
+        return await self.submit(samples)
+
+    async def astream(self, samples: Iterable[Sample]) -> AsyncIterator[tuple[int, Verdict]]:
+        """`stream` for a running loop, which goes on meanwhile."""
+        check_may_wait()
+        loop, something = asyncio.get_running_loop(), asyncio.Event()
+
+        def wake() -> None:
+            with contextlib.suppress(RuntimeError):  # the consumer's loop is closed: nobody reads on
+                loop.call_soon_threadsafe(something.set)
+
+        with self._streaming(samples, wake) as stream:
+            while stream.take():
+                while not stream.arrived:
+                    something.clear()
+                    await something.wait()
                 for _ in range(len(stream.arrived)):
                     yield stream.receive()
 
@@ -200,29 +224,6 @@ class Judge:
         return driver
 
 
-class AsyncioJudge(Judge):
-    """The asyncio mode; its methods work in any running loop, since the judge's own loop runs elsewhere."""
-
-    async def ajudge(self, samples: Iterable[Sample]) -> list[Verdict]:
-        return await self.submit(samples).wait_in_loop()
-
-    async def astream(self, samples: Iterable[Sample]) -> AsyncIterator[tuple[int, Verdict]]:
-        """`stream` for a running loop, which goes on while this waits."""
-        loop, something = asyncio.get_running_loop(), asyncio.Event()
-
-        def wake() -> None:
-            with contextlib.suppress(RuntimeError):  # the consumer's loop is closed: nobody reads on
-                loop.call_soon_threadsafe(something.set)
-
-        with self._streaming(samples, wake) as stream:
-            while stream.take():
-                while not stream.arrived:
-                    something.clear()
-                    await something.wait()
-                for _ in range(len(stream.arrived)):
-                    yield stream.receive()
-
-
 def _dropped(error: Exception) -> None:
     say(logging.WARNING, "progress raised %s; it is told no more, and judging goes on", described(error))
 
@@ -281,7 +282,7 @@ _MODES: dict[str, tuple[str, str, type]] = {
 
 
 @overload
-def open_judge(mode: Literal["asyncio"], endpoint: Endpoint, **options: Unpack[AsyncioOptions]) -> AsyncioJudge: ...
+def open_judge(mode: Literal["asyncio"], endpoint: Endpoint, **options: Unpack[AsyncioOptions]) -> Judge: ...
 
 
 @overload

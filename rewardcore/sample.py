@@ -31,6 +31,7 @@ class Sample:
 
     `prompt` is a text or a conversation: messages with `role` and `content`, which is a text or a list of parts of
     type `text` and `image_url`. So is `response`. A tuple or a numpy array of messages or parts becomes a list.
+    Equal samples share one reply; those with another `draw` have one of their own.
     """
 
     prompt: str | Conversation
@@ -38,6 +39,7 @@ class Sample:
     ground_truth: str | None = None
     data_source: str = ""
     extra: Mapping[str, Any] | None = None
+    draw: int = 0
 
     def __post_init__(self) -> None:
         # Nearly every sample is plain texts, and there are many: they pass with no call.
@@ -51,6 +53,8 @@ class Sample:
             raise _wrong("data_source", "a text", self.data_source)
         if self.extra is not None and type(self.extra) is not dict and not isinstance(self.extra, Mapping):
             raise _wrong("extra", "a mapping or None", self.extra)
+        if type(self.draw) is not int or self.draw < 0:
+            raise _wrong("draw", "a whole number of at least 0", self.draw)
 
 
 def _text_or_conversation(value: object, place: str) -> str | list[Mapping[str, Any]]:

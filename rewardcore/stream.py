@@ -1,6 +1,6 @@
 """A stream: samples of any number on their way, a few rounds ahead of whoever reads their verdicts.
 
-It waits for nothing: `AsyncioJudge.astream` and `Judge.stream` are two ways to wait for it. Verdicts come in from the
+It waits for nothing: `Judge.astream` and `Judge.stream` are two ways to wait for it. Verdicts come in from the
 judge's one thread; everything else happens in the reader's, the tally of what was lost too.
 """
 
@@ -42,7 +42,7 @@ class Stream:
         self._wake = wake
         self._chunk_size = chunk_size
         self._room = chunk_size * rounds
-        self._run = Run(1)
+        self._run = Run()
         self._calls: deque[Call] = deque()
         self._tally = Tally()
         self._taken, self._received, self._is_exhausted = 0, 0, False
@@ -61,7 +61,8 @@ class Stream:
                 self._taken += len(chunk)
                 call = Call(chunk, self._deadline(), self._tell, nobody, self._run)
                 self._calls.append(call)
-                self._driver.begin_now(call)
+                self._driver.begin(call)
+                self._driver.wanted(call)
         return self._received < self._taken
 
     def receive(self) -> tuple[int, Verdict]:

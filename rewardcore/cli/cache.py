@@ -29,7 +29,7 @@ def explain(
         str, typer.Argument(metavar="KEY", help="A key, or the beginning of one; none lists the newest.")
     ] = "",
 ) -> None:
-    """Print what went into a key: base URL, model, messages, sampling parameters and repeat index."""
+    """Print what went into a key: base URL, model, messages, sampling parameters and the draw."""
     from ..http.cache_contents import find
 
     if set(key.lower()) - set("0123456789abcdef"):

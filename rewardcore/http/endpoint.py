@@ -20,7 +20,7 @@ from ..options import is_number
 from .secrets import Mask, Secret
 
 _RESERVED = dict.fromkeys(("model", "messages", "stream"), "the judge sets it") | {
-    "n": "several draws are repeats of a sample, under a rubric that is independent"
+    "n": "for several draws, give samples different `draw` numbers; `n` is not supported"
 }
 #: What may bound a reply, in the order in which a server heeds it.
 _REPLY_LIMITS = ("max_completion_tokens", "max_tokens")

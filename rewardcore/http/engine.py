@@ -22,20 +22,19 @@ import random
 from collections import OrderedDict, deque
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from functools import partial
 from operator import attrgetter
 
-from ..calls import Call, Run, WouldBlock
+from ..calls import Call
 from ..failures import DeadlinePassed, Failure, JudgeClosed, Stalled, described
 from ..notices import Once, Trouble, log, say
 from ..reply import Answer, Reply
 from ..rubrics import Rubric
-from ..rubrics.rubric import LoopTime, grade, reads_sample, says_repeat
+from ..rubrics.rubric import LoopTime, grade, reads_sample
 from ..sample import Sample
 from ..stats import Stats
 from ..words import cut
 from .cache import Cache
-from .flight import Aside, Flight, GiveUp
+from .flight import Flight, GiveUp
 from .outcomes import Outcomes
 from .pace import Pace, Patience
 from .request import Request, RequestBuilder
@@ -80,10 +79,7 @@ class Engine:
     _stalling: int = 0  # how many in flight have stalled before
     _dying: int = 0
     _once: Once = field(default_factory=Once)
-    _asides: deque[Aside] = field(default_factory=deque)
-    _draws: set[tuple[bytes, int]] = field(default_factory=set)
     reads_sample: bool = field(init=False)  # such a rubric reads replies here, for each sample, not on their way
-    _numbers_draws: bool = field(init=False)  # an independent rubric that does not say which draw it wants
     loop_time: LoopTime = field(init=False)
     _outcomes: Outcomes = field(init=False)
 
@@ -92,7 +88,6 @@ class Engine:
         self._outcomes = Outcomes(*of_the_endpoint, self.trouble, self.blame, self.uniform)
         self.loop_time = LoopTime(self.rubric)
         self.reads_sample = reads_sample(self.rubric)
-        self._numbers_draws = bool(getattr(self.rubric, "independent", False)) and not says_repeat(self.rubric)
 
     def open(self, call: Call) -> None:
         run = call.run
@@ -102,8 +97,6 @@ class Engine:
             run.has_begun = True
             call.ended_by = run.ended_by
         if call.waiting:
-            if run is not None:
-                run.open_calls += 1
             self._open[call] = None
             self._calls[call] = None
             self._deadlines.add(call.deadline, call)
@@ -113,7 +106,7 @@ class Engine:
         """Every place is taken by a request that somebody waits for: there is nothing to take before one is settled."""
         return self.stats.in_flight >= self.pace.window and not self._late
 
-    def take(self, now: float) -> Flight | GiveUp | Aside | float:
+    def take(self, now: float) -> Flight | GiveUp | float:
         """The next flight to send, or one to give up; or the seconds until there may be one, infinity for never."""
         try:
             return self._take(now)
@@ -127,7 +120,7 @@ class Engine:
         for call in calls:
             self._fail_rest(call, lambda _: lost, now)
 
-    def _take(self, now: float) -> Flight | GiveUp | Aside | float:
+    def _take(self, now: float) -> Flight | GiveUp | float:
         while self._deadlines.next() <= now:
             self._expire(self._deadlines.pop(), now)
         if self._late:
@@ -142,8 +135,6 @@ class Engine:
             if stalled is not None and when <= now:
                 return self._ask_again(stalled, now)
         ready = self._due(now)
-        if self._asides:
-            return self._asides.popleft()
         if not ready:
             return 0.0 if self._calls else self._until_something(now, self._parked.next())
         wait = self.pace.wait(now, self.stats.in_flight)
@@ -243,13 +234,6 @@ class Engine:
             call.let_go()
             self._ended(call)
 
-    def release(self, run: Run) -> None:
-        """One that held it open does so no more: with the last of them, its draws are free."""
-        run.open_calls -= 1
-        if not run.open_calls:
-            self._draws.difference_update(run.held)
-            run.held.clear()
-
     def close(self, now: float) -> None:
         """Whatever waits is told so; what is in the air is forgotten, and its driver's to end."""
         closed = Answer(failure=JudgeClosed("the judge was closed before this sample was judged"))
@@ -261,7 +245,6 @@ class Engine:
         self._ready.clear()
         self._again.clear()
         self._stalled.clear()
-        self._draws.clear()  # of streams that nobody has ended
 
     def _due(self, now: float) -> deque[Flight]:
         """Whose first flight goes next: a retry that is due before a sample that was never sent, if the pace agrees.
@@ -381,29 +364,16 @@ class Engine:
                 calls[call] = None  # calls take turns
             began = self.loop_time.begin()
             try:
-                request = self._write(sample)
+                request = self.builder.build(sample)
                 self.loop_time.end("messages", began)
                 self._board(call, index, sample, request)
-            except WouldBlock:
-                self._asides.append(Aside(partial(self._write, sample), partial(self._board, call, index, sample)))
+            except Failure as failure:  # the rubric could not write its messages
+                self._tell(call, index, Answer(failure=failure))
             except Exception as error:
                 self._tell(call, index, self._lost(error))
 
-    def _write(self, sample: Sample) -> Request | Failure:
-        try:
-            return self.builder.build(sample)
-        except Failure as failure:
-            return failure
-
-    def _board(self, call: Call, index: int, sample: Sample, request: Request | Failure) -> None:
-        """A seat on the flight that is there, or on one of its own; or none, where the cache or a failure answers."""
-        if index not in call.waiting:
-            return
-        if isinstance(request, Failure):
-            self._tell(call, index, Answer(failure=request))
-            return
-        if self._numbers_draws:
-            request = self._draw(call, request)
+    def _board(self, call: Call, index: int, sample: Sample, request: Request) -> None:
+        """A seat on the flight that is there, or on one of its own; or none, where the cache answers."""
         if (flight := self._flights.get(request.key)) is not None:
             self.stats.coalesced += 1
             if self._late.pop(flight, None) is not None:
@@ -415,7 +385,8 @@ class Engine:
             reply = self.cache.get(request.key)
             if reply is not None:  # out of the cache, and read by the parser of today
                 self.stats.cached += 1
-                self._read(reply, sample, partial(self._tell, call, index, cached=True))
+                answer = self.read(reply, sample) if self.reads_sample else self.read(reply)
+                self._tell(call, index, answer, cached=True)
                 return
         if call.ended_by is not None:
             self._tell(call, index, Answer(failure=call.ended_by))
@@ -424,31 +395,12 @@ class Engine:
         self._flights[request.key] = call.waiting[index] = flight
         self._ready.append(flight)
 
-    def _read(self, reply: Reply, sample: Sample | None, tell: Callable[[Answer], None]) -> None:
-        read = partial(grade, self.rubric, reply)
-        if self.reads_sample and sample is not None:
-            read = partial(read, sample)
+    def read(self, reply: Reply, *sample: Sample) -> Answer:
+        """Here, on the loop: with the sample, where the rubric's parse wants it."""
         began = self.loop_time.begin()
-        try:
-            answer = read()
-        except WouldBlock:
-            self._asides.append(Aside(read, tell))
-            return
+        answer = grade(self.rubric, reply, *sample)
         self.loop_time.end("parse", began)
-        tell(answer)
-
-    def _draw(self, call: Call, request: Request) -> Request:
-        """The first draw of this request that no open run has: never shared, and found again in the cache later."""
-        if call.run is None:
-            call.run = Run(1)
-        run, base = call.run, request.key
-        number = run.draws[base]
-        while (base, number) in self._draws:
-            number += 1
-        run.draws[base] = number + 1
-        run.held.append((base, number))
-        self._draws.add((base, number))
-        return self.builder.repeated(request, number)
+        return answer
 
     def _land(self, flight: Flight, answer: Answer) -> None:
         """Every seat gets this verdict, and the flight is over."""
@@ -456,7 +408,7 @@ class Engine:
         seats, flight.seats = flight.seats, {}
         for (call, index), sample in seats.items():
             if sample is not None and answer.reply is not None and answer.failure is None:
-                self._read(answer.reply, sample, partial(self._tell, call, index, flight=flight))
+                self._tell(call, index, self.read(answer.reply, sample), flight)
             else:
                 self._tell(call, index, answer, flight)
 
@@ -512,12 +464,9 @@ class Engine:
         """No sample of the call waits any more."""
         call.fresh.clear()
         self._calls.pop(call, None)
-        if call not in self._open:
-            return
-        del self._open[call]
-        self._deadlines.lost()
-        if call.run is not None:
-            self.release(call.run)
+        if call in self._open:
+            del self._open[call]
+            self._deadlines.lost()
 
     def _lost(self, error: BaseException) -> Answer:
         """Who is failed by it hears why, and so does, once, the log."""

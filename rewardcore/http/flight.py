@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -53,10 +52,3 @@ class GiveUp(NamedTuple):
     """The driver shall end this flight, and say when it is gone."""
 
     flight: Flight
-
-
-class Aside(NamedTuple):
-    """What a rubric does while it waits for another judge: `work` in another thread, `then` with its result here."""
-
-    work: Callable[[], Any]
-    then: Callable[[Any], None]

@@ -12,7 +12,7 @@ from ..calls import Driver
 from ..clock import SYSTEM_CLOCK
 from ..failures import ConfigurationError
 from ..forks import no_fork
-from ..judge import AsyncioJudge, Judge
+from ..judge import Judge
 from .drivers.loop import LoopDriver
 from .drivers.loop_thread import LoopThread
 from .drivers.sync import SyncDriver
@@ -63,7 +63,7 @@ def open_asyncio(
     transport: TransportName = "aiohttp",
     background: Literal["thread", "process"] = "thread",
     **options: Any,
-) -> AsyncioJudge:
+) -> Judge:
     settings = Settings(endpoint, **options)
     if transport not in ("aiohttp", "httpx"):
         raise ConfigurationError(f'transport must be "aiohttp" or "httpx", not {transport!r}')
@@ -76,7 +76,7 @@ def open_asyncio(
         _check_travels(settings)
         hire = functools.partial(_drive_elsewhere, settings, drive)
     check = functools.partial(_check, settings)
-    return AsyncioJudge(settings.name, hire, settings.deadline, _chunk_size(settings), check=check)
+    return Judge(settings.name, hire, settings.deadline, _chunk_size(settings), check=check)
 
 
 def _chunk_size(settings: Settings) -> int:

@@ -1,8 +1,8 @@
 """A request: the exact bytes to send, and the key under which their reply is kept.
 
 The key is the SHA-256 of canonical JSON (sorted keys, no spaces) over base URL (or identity), model, messages, every
-sampling parameter and the repeat index. The body is itself canonical, so it is serialised once and hashed once. No API
-key goes in.
+sampling parameter and the sample's draw, which stands there as `repeat`. The body is itself canonical, so it is
+serialised once and hashed once. No API key goes in.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import orjson
 
 from ..failures import ConfigurationError
 from ..rubrics import Rubric
-from ..rubrics.rubric import ask, repeat_of, says_repeat, unwritten
+from ..rubrics.rubric import ask, unwritten
 from ..sample import Sample
 from .endpoint import Endpoint
 
@@ -25,7 +25,7 @@ _SORTED = orjson.OPT_SORT_KEYS
 class Request(NamedTuple):
     key: bytes
     body: bytes
-    repeat: int = 0
+    draw: int = 0
 
 
 class RequestBuilder:
@@ -34,7 +34,6 @@ class RequestBuilder:
     def __init__(self, endpoint: Endpoint, rubric: Rubric) -> None:
         self.host = endpoint.host
         self._rubric = rubric
-        self._says_repeat = says_repeat(rubric)
         parameters = endpoint.parameters()
         try:  # all that is the same in every request, on either side of where its messages stand in order
             json.dumps(parameters, allow_nan=False, default=repr)  # orjson would write null for NaN
@@ -55,23 +54,16 @@ class RequestBuilder:
             body = self._before + orjson.dumps(messages, option=_SORTED) + self._after
         except Exception as error:
             raise unwritten(error) from error
-        if self._says_repeat and (repeat := repeat_of(self._rubric, sample)):
-            return self._drawn(body, repeat)
+        if sample.draw:
+            return Request(hashlib.sha256(self._material(body, sample.draw)).digest(), body, sample.draw)
         digest = self._hash_of_first.copy()
         digest.update(body)
         digest.update(b"}")
         return Request(digest.digest(), body)
 
-    def repeated(self, request: Request, repeat: int) -> Request:
-        """The same request as an independent draw."""
-        return self._drawn(request.body, repeat) if repeat else request
-
     def material(self, request: Request) -> bytes:
         """The canonical JSON that the key is the hash of."""
-        return self._material(request.body, request.repeat)
+        return self._material(request.body, request.draw)
 
-    def _drawn(self, body: bytes, repeat: int) -> Request:
-        return Request(hashlib.sha256(self._material(body, repeat)).digest(), body, repeat)
-
-    def _material(self, body: bytes, repeat: int) -> bytes:
-        return b'%s%d,"request":%s}' % (self._prefix, repeat, body)
+    def _material(self, body: bytes, draw: int) -> bytes:
+        return b'%s%d,"request":%s}' % (self._prefix, draw, body)

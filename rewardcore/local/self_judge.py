@@ -12,7 +12,7 @@ import threading
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
-from ..calls import Call, Driver
+from ..calls import Call, Driver, at_work
 from ..clock import SYSTEM_CLOCK
 from ..failures import ConfigurationError, Failure, GeneratorFailed, JudgeClosed, RewardcoreError
 from ..judge import Judge
@@ -91,7 +91,8 @@ class SelfDriver(Driver):
         conversations: list[Conversation] = []
         for index, sample in call.fresh:
             try:
-                conversations.append(ask(self._rubric, sample))
+                with at_work():
+                    conversations.append(ask(self._rubric, sample))
                 asked.append((index, sample))
             except Failure as failure:
                 self._tell(call, index, Answer(failure=failure), Outcome(failure))
@@ -105,7 +106,8 @@ class SelfDriver(Driver):
         if isinstance(outcome.answer, Failure):
             return Answer(failure=outcome.answer)
         self._stats.arrived(outcome.latency, None)
-        return grade(self._rubric, Reply(outcome.answer), *[sample] * self._reads_sample)
+        with at_work():
+            return grade(self._rubric, Reply(outcome.answer), *[sample] * self._reads_sample)
 
     def _fail_rest(self, call: Call, failure: Failure) -> None:
         for index in sorted(call.waiting):

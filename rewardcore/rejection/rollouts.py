@@ -16,13 +16,10 @@ from .answers import predicted_value
 from .plan import MOST_ROLLOUTS
 from .problems import Problem
 
-_DRAW = "draw"
-
 
 class Asking:
     """The problem as it is, below a system prompt and above a suffix, on a line of its own, where there are any."""
 
-    independent = True
     higher_is: Literal["worse"] = "worse"
 
     def __init__(self, system: str = "", suffix: str = "") -> None:
@@ -39,12 +36,9 @@ class Asking:
     def parse(self, text: str, sample: Sample) -> float:
         return abs(predicted_value(text) - float(sample.ground_truth or "nan"))
 
-    def repeat(self, sample: Sample) -> int:
-        return int((sample.extra or {})[_DRAW])
-
 
 def rollouts_of(problem: Problem, count: int) -> Iterator[Sample]:
     """Reads the images once; raises Unusable before the first where one is broken."""
     prompt, truth = problem.prompt(), repr(problem.truth)
     for rollout in range(count):
-        yield Sample(prompt, "", truth, extra={_DRAW: problem.index * MOST_ROLLOUTS + rollout})
+        yield Sample(prompt, "", truth, draw=problem.index * MOST_ROLLOUTS + rollout)

@@ -156,7 +156,7 @@ async def ascores(rows: Iterable[Row], config: MonitorConfig | Mapping[str, Any]
     plan = _Plan(rows, config)
     if not plan.samples:
         return plan.settled([])
-    return plan.settled(await plan.judge_config.judge(plan.rubric).submit(plan.samples).wait_in_loop())
+    return plan.settled(await plan.judge_config.judge(plan.rubric).ajudge(plan.samples))
 
 
 def totals(found: Sequence[Score]) -> list[float]:

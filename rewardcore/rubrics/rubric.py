@@ -7,9 +7,8 @@ import logging
 import math
 import time
 from collections.abc import Callable
-from typing import Any, Protocol, runtime_checkable
+from typing import Protocol, runtime_checkable
 
-from ..calls import WouldBlock
 from ..failures import (
     ConfigurationError,
     Refused,
@@ -37,10 +36,7 @@ _CPU_IS_KNOWN_FOR = 0.005
 class Rubric(Protocol):
     """What a judge needs: `messages(sample)`, and `parse(text)` or `parse(text, sample)`, which returns the score.
 
-    With `independent = True`, repeats of a sample are separate draws, never shared, and numbered as they come. Where it
-    has `repeat(sample)`, that is the number of the draw: the same request with the same number is the same draw, in the
-    cache and between calls, whenever and in whatever order it is asked for. `higher_is = "worse"` says that 1.0 is what
-    nobody wants.
+    `higher_is = "worse"` says that 1.0 is what nobody wants.
     """
 
     def messages(self, sample: Sample) -> list[Message]: ...
@@ -62,7 +58,7 @@ def check_rubric(rubric: object) -> None:
             f"rubric must have messages(sample) and parse(text), as rewardcore.rubrics.QUALITY has; "
             f"{type(rubric).__name__} has not"
         )
-    for name in ("messages", "parse", "repeat"):
+    for name in ("messages", "parse"):
         if inspect.iscoroutinefunction(getattr(rubric, name, None)):
             raise ConfigurationError(f"rubric: {name} is async, and nobody would await it: write it with a plain def")
     wanted = [it for it in _parameters(rubric) if it.default is it.empty and it.kind is not it.VAR_KEYWORD]
@@ -90,7 +86,7 @@ def ask(rubric: Rubric, sample: Sample) -> list[Message]:
     try:
         messages = rubric.messages(sample)
     except BaseException as error:  # even an exit: it is this sample's alone
-        if _is_not_the_rubrics(error) or isinstance(error, _ITS_OWN_WORDS):
+        if is_ctrl_c(error) or isinstance(error, _ITS_OWN_WORDS):
             raise
         raise unwritten(error) from error
     if not messages or not isinstance(messages, list | tuple):
@@ -104,24 +100,6 @@ def unwritten(error: BaseException) -> RubricFailed:
     return RubricFailed(f"the rubric could not write this sample's messages: {described(error)}")
 
 
-def says_repeat(rubric: Rubric) -> bool:
-    """Whether it numbers its draws by itself."""
-    return callable(getattr(rubric, "repeat", None))
-
-
-def repeat_of(rubric: Any, sample: Sample) -> int:
-    """Which draw this sample is, as its rubric says; raises RubricFailed, as for its messages."""
-    try:
-        repeat = rubric.repeat(sample)
-    except BaseException as error:
-        if _is_not_the_rubrics(error) or isinstance(error, _ITS_OWN_WORDS):
-            raise
-        raise RubricFailed(f"the rubric's repeat raised {described(error)}") from error
-    if type(repeat) is not int or repeat < 0:
-        raise RubricFailed(f"the rubric's repeat must be a whole number of at least 0, not {repeat!r:.40}")
-    return repeat
-
-
 def grade(rubric: Rubric, reply: Reply, *sample: Sample) -> Answer:
     """Read the score out of a reply; a rubric that raises or returns no finite number fails this sample alone."""
     try:
@@ -131,16 +109,12 @@ def grade(rubric: Rubric, reply: Reply, *sample: Sample) -> Answer:
     except _ITS_OWN_WORDS as failure:
         return Answer(reply, failure=failure)
     except BaseException as error:
-        if _is_not_the_rubrics(error):
+        if is_ctrl_c(error):
             raise
         return Answer(reply, failure=RubricFailed(f"the rubric's parse raised {described(error)}"))
     if score - score != 0.0:  # NaN and the infinities
         return Answer(reply, failure=Unparsed(f"the rubric's parse returned {score}, which is no finite number"))
     return Answer(reply, score)
-
-
-def _is_not_the_rubrics(error: BaseException) -> bool:
-    return is_ctrl_c(error) or isinstance(error, WouldBlock)
 
 
 class LoopTime:

@@ -51,7 +51,6 @@ class TemplateRubric:
     tag: str = "score"
     scale: tuple[float, float] | None = (1.0, 10.0)
     system: str = ""
-    independent: bool = False
     higher_is: Literal["better", "worse"] = "better"
     _fields: list[str] = field(init=False, repr=False, compare=False)
     _literals: list[str] = field(init=False, repr=False, compare=False)
@@ -216,7 +215,6 @@ _WANTED: dict[str, tuple[Callable[[object], bool], str]] = {
     **dict.fromkeys(("name", "template", "tag", "higher_is"), (_is_text, "a text that is not empty")),
     "system": (lambda value: isinstance(value, str), "a text"),
     "scale": (_is_scale, 'two numbers, as in [1, 10], or "truth"'),
-    "independent": (lambda value: isinstance(value, bool), "true or false"),
 }
 
 

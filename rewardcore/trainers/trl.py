@@ -271,7 +271,7 @@ class AsynchronousRewardFunction(RewardFunction):
         with self._asked(prompts, completions, given) as (samples, pending):
             added = await asyncio.gather(*map(values_of, self.beside))
             started = time.perf_counter()
-            verdicts = _verdicts(samples, await pending.wait_in_loop())
+            verdicts = _verdicts(samples, await pending)
             return self._rewards(verdicts, added, given, time.perf_counter() - started)
 
 

@@ -163,7 +163,7 @@ class JudgeRewardManager(RewardManagerBase):  # type: ignore[misc]  # verl is no
         sample = await asyncio.to_thread(
             sample_of, row.prompt, row.response, row.ground_truth, row.data_source, row.extra
         )
-        verdicts = await self.settings.judge(self.rubric).submit([sample]).wait_in_loop()
+        verdicts = await self.settings.judge(self.rubric).ajudge([sample])
         score = scores_of(dict(enumerate(verdicts)), 1)[0]
         return self.settings.reward_coefficient * reward_of(score, self.rubric)
 

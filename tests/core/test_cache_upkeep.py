@@ -29,14 +29,14 @@ def quietly(*_):
     pass
 
 
-def fill(path, count, model="judge", base_url="http://judge.test/v1", age=0.0, repeat=0):
+def fill(path, count, model="judge", base_url="http://judge.test/v1", age=0.0, draw=0):
     """So many replies of one model, each a second older than the next, the newest of this age."""
     builder = RequestBuilder(Endpoint(base_url, model), rubrics.QUALITY)
     newest = time.time() - age
     with contextlib.closing(SqliteCache(path)) as cache:
         keys = []
         for number in range(count):
-            request = builder.repeated(builder.build(Sample(PADDING, f"{model} {number}")), repeat)
+            request = builder.build(Sample(PADDING, f"{model} {number}", draw=draw))
             usage = {"prompt_tokens": 1000, "completion_tokens": 10}
             cache.put(request.key, Reply(f"<score>{number % 10}</score>", usage), builder.material(request))
             keys.append(request.key)
@@ -68,7 +68,7 @@ def path(tmp_path):
 def test_replies_are_counted_by_model_and_endpoint(path):
     fill(path, 3, "judge", age=100.0)
     fill(path, 2, "judge", "http://other.test/v1", age=50.0)
-    fill(path, 4, "small", repeat=2)
+    fill(path, 4, "small", draw=2)
     found = look_into(path, quietly)
     assert found.by == {
         ("judge", "http://judge.test/v1"): 3,

@@ -111,7 +111,7 @@ def test_waiters_of_one_batch_share_one_event() -> None:
 
 async def test_a_loop_that_waits_is_woken_by_another_thread() -> None:
     batch = batch_of_one()
-    waiting = asyncio.ensure_future(pending(batch).wait_in_loop())
+    waiting = asyncio.ensure_future(pending(batch))
     await asyncio.sleep(0)
     await asyncio.to_thread(finish, batch)
     assert await waiting == [OK]
@@ -119,7 +119,7 @@ async def test_a_loop_that_waits_is_woken_by_another_thread() -> None:
 
 async def test_cancelling_who_waits_in_a_loop_cancels_the_batch() -> None:
     batch = batch_of_one()
-    waiting = asyncio.ensure_future(pending(batch).wait_in_loop())
+    waiting = asyncio.ensure_future(pending(batch))
     await asyncio.sleep(0)
     waiting.cancel()
     with pytest.raises(asyncio.CancelledError):
@@ -130,7 +130,7 @@ async def test_cancelling_who_waits_in_a_loop_cancels_the_batch() -> None:
 def test_a_batch_that_ends_after_its_waiters_loop_is_closed_troubles_nobody() -> None:
     batch = batch_of_one()
     loop = asyncio.new_event_loop()
-    waiting = loop.create_task(pending(batch).wait_in_loop())
+    waiting = asyncio.ensure_future(pending(batch), loop=loop)
     loop.run_until_complete(asyncio.sleep(0))
     waiting.cancel()
     loop.run_until_complete(asyncio.gather(waiting, return_exceptions=True))

@@ -93,7 +93,7 @@ WRONG = [
     ({"max_completion_tokens": 9, "max_tokens": 9}, "max_completion_tokens", "give one of them"),
     ({"identity": ""}, "identity", "a name such as"),
     ({"identity": 7}, "identity", "a name such as"),
-    ({"extra_body": {"n": 3}}, "extra_body", "'n': several draws are repeats"),
+    ({"extra_body": {"n": 3}}, "extra_body", "'n': for several draws, give samples different `draw`"),
     ({"extra_body": {"model": "x"}}, "extra_body", "'model'"),
     ({"extra_body": {"messages": []}}, "extra_body", "'messages'"),
     ({"extra_body": {"stream": True}}, "extra_body", "'stream'"),

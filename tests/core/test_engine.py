@@ -44,9 +44,6 @@ GOOD = Reply("<score>10</score>", {"prompt_tokens": 5, "completion_tokens": 2})
 class Echo:
     """A rubric that asks with the sample's response and reads a plain number."""
 
-    def __init__(self, independent=False):
-        self.independent = independent
-
     def messages(self, sample):
         if sample.response == "poison":
             raise KeyError("poison")
@@ -82,8 +79,9 @@ class Desk:
         self.counters = self.engine.stats
         self.now = 0.0
 
-    def call(self, *responses, deadline=DEADLINE, run=None):
-        samples = [Sample("p", str(response)) for response in responses]
+    def call(self, *responses, deadline=DEADLINE, run=None, draws=()):
+        numbered = itertools.zip_longest(responses, draws, fillvalue=0)
+        samples = [Sample("p", str(response), draw=draw) for response, draw in numbered]
         told, done = {}, []
 
         def tell(index, verdict):
@@ -211,7 +209,7 @@ def test_calls_take_turns(desk):
     assert [asked(flight) for flight in desk.flights()] == ["a1", "b1", "a2", "b2", "a3", "b3"]
 
 
-# Coalescing, repeats and the cache.
+# Coalescing, draws and the cache.
 
 
 def test_identical_requests_in_flight_are_sent_once_and_shared(desk):
@@ -240,27 +238,28 @@ def test_a_failure_is_shared_as_well_and_counted_for_each_sample(desk):
     assert desk.counters.failed == {"Rejected": 2}
 
 
-def test_independent_repeats_are_separate_draws():
-    desk = Desk(Echo(independent=True))
-    call = desk.call("a", "a", "b", "a")
+def test_another_draw_is_another_request_and_the_same_draw_is_shared(desk):
+    one, other = desk.call("a", "a", "a", draws=[7, 0, 7]), desk.call("a", "a", draws=[7, 3])
     flights = desk.flights()
-    assert [flight.request.repeat for flight in flights] == [0, 1, 0, 2]
-    for number, flight in enumerate(flights):
-        desk.reply(flight, str(number))
-    assert [call.told[index].score for index in range(4)] == [0.0, 1.0, 2.0, 3.0]
-    assert desk.counters.coalesced == 0
+    assert sorted(flight.request.draw for flight in flights) == [0, 3, 7]
+    for flight in flights:
+        desk.reply(flight, str(flight.request.draw))
+    assert [one.told[index].score for index in range(3)] == [7.0, 0.0, 7.0]
+    assert [other.told[index].score for index in range(2)] == [7.0, 3.0]
+    assert desk.counters.coalesced == 2
 
 
-def test_independent_repeats_are_found_again_in_the_cache_each_as_its_own():
-    desk = Desk(Echo(independent=True))
-    desk.call("a", "a", "a")
-    for number, flight in enumerate(desk.flights()):
-        desk.reply(flight, str(number))
-    again = desk.call("a", "a", "a", "a")
-    (flight,) = desk.flights()
-    desk.reply(flight, "3")
-    assert [again.told[index].score for index in range(4)] == [0.0, 1.0, 2.0, 3.0]
-    assert [again.told[index].cached for index in range(4)] == [True, True, True, False]
+def test_every_draw_is_found_again_in_the_cache_in_whatever_order_they_come(desk):
+    """A run that goes on asks for what was left, in another order, and more of each."""
+    desk.call("a", "a", draws=[0, 2])
+    for flight in desk.flights():
+        desk.reply(flight, str(flight.request.draw))
+    again = desk.call("a", "a", "a", "a", draws=[3, 2, 1, 0])
+    assert [flight.request.draw for flight in desk.flights()] == [3, 1]
+    assert {index: (verdict.score, verdict.cached) for index, verdict in again.told.items()} == {
+        1: (2.0, True),
+        3: (0.0, True),
+    }
 
 
 def test_a_reply_is_paid_for_once(desk):
@@ -408,7 +407,7 @@ def test_an_overdue_call_does_not_hold_up_what_another_has_prepared(desk):
     assert [asked(flight) for flight in desk.flights()] == ["b2", "b3"]
 
 
-def test_the_calls_of_a_stream_number_their_repeats_together_and_share_the_breaker(desk):
+def test_the_calls_of_a_stream_share_the_breaker(desk):
     run = Run()
     first = desk.call("a", run=run)
     desk.settle(desk.flight(), failed(Denied))
@@ -823,9 +822,9 @@ ANSWERS = [
 
 
 @settings(max_examples=80)
-@given(st.randoms(use_true_random=False), st.booleans(), st.booleans())
-def test_whatever_happens_there_is_one_verdict_per_sample_and_the_counters_add_up(dice, independent, close_early):
-    desk = Desk(Echo(independent), uniform=dice.random)
+@given(st.randoms(use_true_random=False), st.booleans())
+def test_whatever_happens_there_is_one_verdict_per_sample_and_the_counters_add_up(dice, close_early):
+    desk = Desk(uniform=dice.random)
     calls, air = [], []
 
     def take():
@@ -843,7 +842,8 @@ def test_whatever_happens_there_is_one_verdict_per_sample_and_the_counters_add_u
             responses = [
                 dice.choice(["a", "b", "c", "poison", f"unique {step} {i}"]) for i in range(dice.randint(1, 8))
             ]
-            calls.append(desk.call(*responses, deadline=dice.choice([1.0, 20.0, 1000.0])))
+            draws = dice.choices([0, 0, 1], k=len(responses))
+            calls.append(desk.call(*responses, deadline=dice.choice([1.0, 20.0, 1000.0]), draws=draws))
             calls[-1].size = len(responses)
         elif action < 5:
             take()
@@ -873,11 +873,7 @@ def test_whatever_happens_there_is_one_verdict_per_sample_and_the_counters_add_u
     assert sum(verdict.cached for verdict in verdicts) == desk.counters.cached
     assert all((verdict.score is None) == (verdict.status != "ok") for verdict in verdicts)
     assert (desk.counters.in_flight, desk.engine._flights, desk.engine._late, desk.engine._dying) == (0, {}, {}, 0)
-    assert (desk.engine._parked.next(), desk.engine._deadlines.next(), desk.engine._draws) == (
-        math.inf,
-        math.inf,
-        set(),
-    )
+    assert (desk.engine._parked.next(), desk.engine._deadlines.next()) == (math.inf, math.inf)
 
 
 def test_the_template_rubrics_go_through_the_engine_as_any_other():

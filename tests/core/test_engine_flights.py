@@ -10,11 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rewardcore import MemoryCache
-from rewardcore.calls import Run, WouldBlock
 from rewardcore.failures import Denied, Disconnected, RateLimited, Rejected, Transient, WorkerDied
-from rewardcore.http.engine import LATE_SECONDS, Aside, Flight, GiveUp
+from rewardcore.http.engine import LATE_SECONDS, Flight, GiveUp
 from rewardcore.http.retry import BASE_DELAY
-from tests.core.test_engine import Desk, Echo, asked, failed
+from tests.core.test_engine import Desk, asked, failed
 
 
 @pytest.fixture
@@ -471,154 +470,6 @@ def test_what_the_breaker_or_a_close_ends_unsent_took_no_time():
     assert [verdict.latency for verdict in closed.told.values()] == [2.0, 0.0]
 
 
-# Independent draws.
-
-
-@pytest.fixture
-def drawing():
-    return Desk(Echo(independent=True))
-
-
-def draws(desk):
-    flights = desk.flights()
-    return [flight.request.repeat for flight in flights], flights
-
-
-def test_calls_at_the_same_time_get_different_draws(drawing):
-    drawing.call("a", "a")
-    drawing.call("a")
-    numbers, flights = draws(drawing)
-    assert sorted(numbers) == [0, 1, 2]
-    assert len({flight.request.key for flight in flights}) == 3
-    assert drawing.counters.coalesced == 0
-
-
-def test_draws_are_free_again_when_the_calls_have_ended(drawing):
-    drawing.call("a", "a")
-    _, flights = draws(drawing)
-    held = drawing.call("a")
-    assert draws(drawing)[0] == [2]
-    for flight in flights:
-        drawing.settle(flight, failed(Rejected))
-    assert held.told == {}
-    drawing.call("a", "a", "a")
-    assert draws(drawing)[0] == [0, 1, 3]
-
-
-def test_a_stream_holds_its_draws_between_two_of_its_calls_until_it_is_over(drawing):
-    run = Run(1)  # as a stream makes it
-    drawing.call("a", run=run)
-    _, (flight,) = draws(drawing)
-    drawing.settle(flight, failed(Rejected))
-    drawing.call("a")
-    assert draws(drawing)[0] == [1]
-    drawing.engine.release(run)
-    drawing.call("a")
-    assert draws(drawing)[0] == [0]
-
-
-@either_way
-def test_draws_are_free_again_when_nobody_waits_for_them(drawing, leave):
-    call = drawing.call("a", deadline=10.0)
-    drawing.settle(drawing.flight(), failed(Transient, retry_after=5.0))
-    leave(drawing, call)
-    drawing.take()
-    drawing.call("a")
-    assert draws(drawing)[0] == [0]
-
-
-def test_a_late_draw_goes_to_the_next_call_that_wants_it_and_to_one_only(drawing):
-    (flight,) = late(drawing, "a")
-    one, other = drawing.call("a"), drawing.call("a")
-    own = drawing.flight()
-    assert (own.request.repeat, drawing.counters.coalesced) == (1, 1)
-    drawing.reply(flight, "0.25")
-    drawing.reply(own, "0.5")
-    assert (one.told[0].score, other.told[0].score) == (0.25, 0.5)
-
-
-def test_the_calls_of_one_run_never_draw_the_same_again(drawing):
-    run = Run()
-    for number in range(3):
-        call = drawing.call("a", run=run)
-        flight = drawing.flight()
-        drawing.reply(flight)
-        assert (flight.request.repeat, statuses(call)) == (number, ["ok"])
-
-
-def test_a_run_goes_on_after_its_own_draws_and_past_those_of_others(drawing):
-    run, other = Run(), Run()
-    drawing.call("a", "a", run=run)
-    numbers, flights = draws(drawing)
-    for flight in flights:
-        drawing.reply(flight)
-    between = drawing.call("a", "a", "a", run=other)
-    held, _ = draws(drawing)
-    drawing.call("a", run=run)
-    assert (numbers, held, draws(drawing)[0]) == ([0, 1], [2], [3])
-    assert [between.told[index].cached for index in range(2)] == [True, True]
-
-
-# A rubric that numbers its draws by itself.
-
-
-class Numbered(Echo):
-    """The number stands before the words, and is no part of what is asked."""
-
-    def __init__(self):
-        super().__init__(independent=True)
-
-    def messages(self, sample):
-        return [{"role": "user", "content": sample.response.partition(" ")[2]}]
-
-    def repeat(self, sample):
-        number = sample.response.partition(" ")[0]
-        return {"none": None, "yes": True, "minus": -1}.get(number) if number.isalpha() else int(number)
-
-
-@pytest.fixture
-def numbered():
-    return Desk(Numbered())
-
-
-def test_a_draw_has_the_number_that_its_rubric_says_in_whatever_order_they_come(numbered):
-    numbered.call("7 a", "3 a", "0 a")
-    assert draws(numbered)[0] == [7, 3, 0]
-
-
-def test_the_draws_of_an_earlier_run_are_found_by_their_numbers(numbered):
-    """A run that goes on asks for what was left, in another order, and more of each."""
-    numbered.call("0 a", "2 a")
-    for flight in numbered.flights():
-        numbered.reply(flight, f"0.{flight.request.repeat}")
-    again = numbered.call("3 a", "2 a", "1 a", "0 a")
-    assert draws(numbered)[0] == [3, 1]
-    assert {index: verdict.score for index, verdict in again.told.items()} == {1: 0.2, 3: 0.0}
-
-
-def test_the_same_draw_asked_for_twice_at_once_is_paid_for_once(numbered):
-    one, other = numbered.call("5 a"), numbered.call("5 a", "6 a")
-    numbers, flights = draws(numbered)
-    assert (sorted(numbers), numbered.counters.coalesced) == ([5, 6], 1)
-    for flight in flights:
-        numbered.reply(flight, f"0.{flight.request.repeat}")
-    assert (one.told[0].score, other.told[0].score, other.told[1].score) == (0.5, 0.5, 0.6)
-
-
-@pytest.mark.parametrize("number", ["none", "yes", "minus"])
-def test_what_is_no_number_of_a_draw_fails_its_sample_alone(numbered, number):
-    call = numbered.call(f"{number} a", "1 a")
-    assert draws(numbered)[0] == [1]
-    assert "the rubric's repeat must be a whole number of at least 0" in call.told[0].error
-
-
-def test_a_repeat_that_raises_fails_its_sample_alone(numbered):
-    numbered.rubric.repeat = lambda sample: {"1 a": 1}[sample.response]
-    call = numbered.call("nobody a", "1 a")
-    assert draws(numbered)[0] == [1]
-    assert "RubricFailed: the rubric's repeat raised KeyError" in call.told[0].error
-
-
 # A cache that raises: a caller's own is guarded, and raises no more; test_guarded_cache.py.
 
 
@@ -661,121 +512,6 @@ def test_a_cache_whose_put_raises_for_a_late_reply_harms_nobody():
     assert statuses(call) == ["ok"]
 
 
-# A rubric that waits for another judge.
-
-
-class Consulting(Echo):
-    """Asks another judge about some samples, which this thread may not wait for."""
-
-    def __init__(self):
-        super().__init__()
-        self.may_wait = False
-
-    def messages(self, sample):
-        if "consult" in sample.response and not self.may_wait:
-            raise WouldBlock
-        if "poison" in sample.response:
-            raise KeyError("poison")
-        return super().messages(sample)
-
-    def parse(self, text):
-        if "9" in text and not self.may_wait:
-            raise WouldBlock
-        return super().parse(text)
-
-
-@pytest.fixture
-def consulting():
-    return Desk(Consulting())
-
-
-def elsewhere(desk, aside):
-    """What another thread comes to, which may wait."""
-    assert isinstance(aside, Aside)
-    desk.rubric.may_wait = True
-    result = aside.work()
-    desk.rubric.may_wait = False
-    return result
-
-
-def with_a_cached_nine(desk):
-    desk.call("a")
-    flight = desk.flight()
-    desk.rubric.may_wait = True
-    desk.reply(flight, "9")
-    desk.rubric.may_wait = False
-
-
-def test_messages_that_would_block_are_written_aside_and_the_others_go_on(consulting):
-    call = consulting.call("consult", "b")
-    aside = consulting.take()
-    assert asked(consulting.flight()) == "b"
-    aside.then(elsewhere(consulting, aside))
-    flight = consulting.flight()
-    assert asked(flight) == "consult"
-    consulting.reply(flight)
-    assert (call.told[0].status, sorted(call.told)) == ("ok", [0])
-
-
-def test_messages_that_fail_aside_fail_their_sample_alone(consulting):
-    call = consulting.call("consult poison", "consult")
-    for aside in (consulting.take(), consulting.take()):
-        aside.then(elsewhere(consulting, aside))
-    consulting.reply(consulting.flight())
-    assert statuses(call) == ["failed", "ok"]
-    assert "KeyError: 'poison'" in call.told[0].error
-
-
-def test_a_sample_that_was_written_aside_still_shares_a_flight(consulting):
-    call = consulting.call("consult", "consult")
-    for aside in (consulting.take(), consulting.take()):
-        aside.then(elsewhere(consulting, aside))
-    (flight,) = consulting.flights()
-    consulting.reply(flight)
-    assert (statuses(call), consulting.counters.coalesced) == (["ok", "ok"], 1)
-
-
-def test_a_cached_reply_whose_parse_would_block_is_read_aside(consulting):
-    with_a_cached_nine(consulting)
-    call = consulting.call("a")
-    aside = consulting.take()
-    assert call.told == {}
-    aside.then(elsewhere(consulting, aside))
-    assert (call.told[0].score, call.told[0].cached, call.told[0].attempts) == (9.0, True, 0)
-    assert call.done == [True]
-
-
-ENDS = {
-    "abandoned": abandoned,
-    "overdue": lambda desk, call: (overdue(desk, call), desk.take()),
-    "closed": lambda desk, call: desk.engine.close(desk.now),
-}
-
-
-@pytest.mark.parametrize("end", ENDS.values(), ids=ENDS)
-@pytest.mark.parametrize("response", ["consult", "a"], ids=["messages", "parse"])
-def test_what_comes_back_from_aside_is_dropped_when_the_call_is_over(consulting, response, end):
-    with_a_cached_nine(consulting)
-    requests = consulting.counters.requests
-    call = consulting.call(response, deadline=10.0)
-    aside = consulting.take()
-    end(consulting, call)
-    told, done = dict(call.told), list(call.done)
-    aside.then(elsewhere(consulting, aside))
-    assert (call.told, call.done) == (told, done)
-    assert consulting.take() == math.inf
-    assert (consulting.counters.requests, consulting.engine._flights) == (requests, {})
-
-
-def test_a_deadline_is_kept_while_a_sample_is_aside(consulting):
-    call = consulting.call("consult", deadline=10.0)
-    assert isinstance(consulting.take(), Aside)
-    assert consulting.take() == 10.0
-    consulting.now = 10.0
-    assert consulting.take() == math.inf
-    assert (statuses(call), call.told[0].latency) == (["timeout"], 0.0)
-
-
 # Whatever happens.
 
 
@@ -784,12 +520,13 @@ class History:
 
     def __init__(self, dice):
         self.dice = dice
-        self.desk = Desk(Echo(independent=dice.random() < 0.3), limit=dice.randint(1, 6))
+        self.desk = Desk(limit=dice.randint(1, 6))
         self.calls, self.air, self.dying = [], [], []
 
     def open(self):
         responses = [self.dice.choice("abcdef") + self.dice.choice("12") for _ in range(self.dice.randint(1, 4))]
-        self.calls.append(self.desk.call(*responses, deadline=self.dice.choice([1.0, 20.0, 100.0])))
+        draws = self.dice.choices([0, 0, 1], k=len(responses))
+        self.calls.append(self.desk.call(*responses, deadline=self.dice.choice([1.0, 20.0, 100.0]), draws=draws))
 
     def abandon(self):
         if self.calls:
@@ -860,13 +597,7 @@ def test_whatever_happens_places_are_kept_and_nothing_wanted_is_given_up(seed):
         history.end()
     assert all(not call.waiting for call in history.calls), "everybody gets on"
     engine = desk.engine
-    assert (desk.counters.in_flight, engine._open, engine._flights, engine._late, engine._draws) == (
-        0,
-        {},
-        {},
-        {},
-        set(),
-    )
+    assert (desk.counters.in_flight, engine._open, engine._flights, engine._late) == (0, {}, {}, {})
 
 
 # What it costs.
@@ -960,7 +691,7 @@ def test_nothing_is_kept_of_calls_that_have_ended(end):
     assert [len(container) <= 2 * 64 for container in kept] == [True] * len(kept)
     while isinstance(step := desk.take(), GiveUp) or step < math.inf:
         desk.now += 0.0 if isinstance(step, GiveUp) else step
-    kept += [engine._calls, engine._ready, engine._asides, engine._draws]
+    kept += [engine._calls, engine._ready]
     assert [len(container) for container in kept] == [0] * len(kept)
 
 

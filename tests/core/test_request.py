@@ -33,8 +33,8 @@ class Verbatim:
         raise Unparsed(text)
 
 
-def verbatim(messages):
-    return Sample("", "", extra={"messages": messages})
+def verbatim(messages, draw=0):
+    return Sample("", "", extra={"messages": messages}, draw=draw)
 
 
 messages = st.lists(st.fixed_dictionaries({"role": text, "content": text | values}), min_size=1, max_size=3)
@@ -46,23 +46,23 @@ contents = st.fixed_dictionaries(
         "max_tokens": st.sampled_from([1, 16, 1024]),
         "extra_body": extra_bodies,
         "messages": messages,
-        "repeat": st.integers(0, 2),
+        "draw": st.integers(0, 2),
     }
 )
 
 
 def build(content):
     content = dict(content)
-    sample, repeat = verbatim(content.pop("messages")), content.pop("repeat")
+    sample = verbatim(content.pop("messages"), content.pop("draw"))
     builder = RequestBuilder(Endpoint(**content), Verbatim())
-    return builder, builder.repeated(builder.build(sample), repeat)
+    return builder, builder.build(sample)
 
 
 def canonical(content):
     """An independent account of what a key stands for."""
     body = {"model": content["model"], "temperature": float(content["temperature"])}
     body |= {"max_tokens": content["max_tokens"], **(content["extra_body"] or {}), "messages": content["messages"]}
-    return json.dumps([content["base_url"], content["repeat"], body], sort_keys=True)
+    return json.dumps([content["base_url"], content["draw"], body], sort_keys=True)
 
 
 @given(contents, contents, st.data())
@@ -80,7 +80,7 @@ def test_the_key_is_the_hash_of_the_material_that_can_be_shown(content):
     assert hashlib.sha256(material).digest() == request.key
     parsed = orjson.loads(material)
     assert parsed["base_url"] == content["base_url"]
-    assert parsed["repeat"] == content["repeat"]
+    assert parsed["repeat"] == content["draw"]
     assert parsed["request"] == orjson.loads(request.body)
     assert material == orjson.dumps(parsed, option=orjson.OPT_SORT_KEYS)
 
@@ -92,18 +92,17 @@ def test_the_order_of_keys_does_not_matter(table, messages):
             return {name: reordered(value[name]) for name in reversed(value)}
         return [reordered(item) for item in value] if isinstance(value, list) else value
 
-    content = {"base_url": URL, "model": "judge", "repeat": 0}
+    content = {"base_url": URL, "model": "judge", "draw": 0}
     one = build({**content, "extra_body": {"x": table}, "messages": messages})[1]
     other = build({**content, "extra_body": {"x": reordered(table)}, "messages": reordered(messages)})[1]
     assert one == other
 
 
-def test_repeats_share_their_bytes_and_not_their_key():
+def test_draws_share_their_bytes_and_not_their_key():
     builder = RequestBuilder(Endpoint(URL, "judge"), rubrics.QUALITY)
-    first = builder.build(Sample("p", "r"))
-    draws = [builder.repeated(first, repeat) for repeat in range(5)]
-    assert draws[0] is first
-    assert {draw.body for draw in draws} == {first.body}
+    draws = [builder.build(Sample("p", "r", draw=number)) for number in range(5)]
+    assert draws[0] == builder.build(Sample("p", "r"))
+    assert len({draw.body for draw in draws}) == 1
     assert len({draw.key for draw in draws}) == 5
 
 

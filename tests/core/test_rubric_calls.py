@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from rewardcore import ConfigurationError, Sample, Unparsed
-from rewardcore.calls import WouldBlock
+from rewardcore.calls import at_work, check_may_wait
 from rewardcore.failures import (
     ConnectionFailed,
     DeadlinePassed,
@@ -96,13 +96,32 @@ def test_a_keyboard_interrupt_in_any_other_thread_is_the_rubrics():
     assert "KeyboardInterrupt: mine" in str(ungraded.failure)
 
 
-@pytest.mark.parametrize("call", [lambda function, *arguments: function(*arguments), in_a_thread], ids=["here", "away"])
-def test_a_rubric_that_would_block_is_the_drivers_to_ask_elsewhere(call):
-    rubric = Raises(WouldBlock())
-    with pytest.raises(WouldBlock):
-        call(ask, rubric, SAMPLE)
-    with pytest.raises(WouldBlock):
-        call(grade, rubric, REPLY)
+class Waits(Raises):
+    """Waits for a judge."""
+
+    def __init__(self):
+        pass
+
+    @property
+    def error(self):
+        check_may_wait()
+        return ValueError("it may wait")
+
+
+def test_a_rubric_that_waits_for_a_judge_while_one_waits_for_it_is_told_what_to_do():
+    with at_work(), at_work():
+        pass
+    assert "it may wait" in str(grade(Waits(), REPLY).failure)
+    with at_work():
+        with at_work():
+            pass
+        with pytest.raises(RubricFailed) as caught:
+            ask(Waits(), SAMPLE)
+        ungraded = grade(Waits(), REPLY).failure
+    says = "AsksJudge: a judge was asked by what a judge is waiting for; judge in two steps instead"
+    assert str(caught.value).startswith(f"the rubric could not write this sample's messages: {says}")
+    assert type(ungraded) is RubricFailed
+    assert str(ungraded).startswith(f"the rubric's parse raised {says}")
 
 
 @pytest.mark.parametrize("kind", [Unparsed, Refused, Truncated, RubricFailed])

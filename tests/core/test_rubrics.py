@@ -354,10 +354,10 @@ def test_a_toml_file_is_a_rubric(tmp_path):
     rubric = load(
         tmp_path,
         'name = "style"\ntemplate = "Rate {response} é <grade>"\ntag = "grade"\nscale = [0, 5]\nsystem = "Be strict."\n'
-        'independent = true\nhigher_is = "worse"\n',
+        'higher_is = "worse"\n',
     )
     assert rubric.parse("<grade>4/5</grade>") == 0.8
-    assert (rubric.independent, rubric.higher_is) == (True, "worse")
+    assert rubric.higher_is == "worse"
     assert rubric.messages(Sample("p", "r"))[1]["content"] == "Rate r é <grade>"
 
 
@@ -365,7 +365,6 @@ def test_a_toml_file_needs_only_a_template(tmp_path):
     rubric = load(tmp_path, 'template = "Rate {response} <score>"')
     assert rubric.name == str(tmp_path / "rubric.toml")
     assert rubric.parse("<score>10</score>") == 1.0
-    assert not rubric.independent
 
 
 def test_a_toml_file_may_ask_for_the_truth(tmp_path):
@@ -403,7 +402,6 @@ GOOD = 'template = "{response} <score>"\n'
         (GOOD + "scale = [1, inf]", "scale must rise"),
         (GOOD + "scale = [nan, 1]", "scale must rise"),
         (GOOD + 'name = "x"\nscale = [10, 1]', "scale must rise"),
-        (GOOD + 'independent = "yes"', "independent must be true or false, not 'yes'"),
         (GOOD + 'higher_is = "good"', 'higher_is must be "better" or "worse"'),
         (GOOD + "higher_is = true", "higher_is must be a text"),
         ('template = "{response} {ground_thruth}"', "known are {ground_truth}, {prompt}"),
@@ -432,7 +430,6 @@ def test_a_wrong_toml_file_is_named_with_the_field(tmp_path, content, says):
         ({"scale": "1-10"}, "scale must be two numbers"),
         ({"scale": (1, 2, 3)}, "scale must be two numbers"),
         ({"scale": ("1", "10")}, "scale must be two numbers"),
-        ({"independent": "no"}, "independent must be true or false"),
         ({"higher_is": None}, "higher_is must be a text"),
     ],
 )
@@ -510,7 +507,7 @@ class Speaker:
         return [""] * len(conversations)
 
 
-@pytest.mark.parametrize("method", ["messages", "parse", "repeat"])
+@pytest.mark.parametrize("method", ["messages", "parse"])
 def test_an_async_method_is_named_before_anybody_forgets_to_await_it(method):
     async def awaited(self, given):
         raise AssertionError

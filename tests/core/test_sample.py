@@ -112,6 +112,9 @@ def test_what_is_neither_text_nor_conversation_is_named_with_its_place(value, sa
         ({"data_source": None}, "data_source must be a text, not None"),
         ({"extra": [1]}, "extra must be a mapping or None, not list [1]"),
         ({"extra": "{}"}, "extra must be a mapping or None"),
+        ({"draw": -1}, "draw must be a whole number of at least 0, not int -1"),
+        ({"draw": "1"}, "draw must be a whole number of at least 0, not str '1'"),
+        ({"draw": True}, "draw must be a whole number of at least 0, not bool True"),
     ],
 )
 def test_what_stands_beside_is_checked_too(fields, says):

@@ -22,7 +22,7 @@ MODES: dict[str, tuple[str, dict[str, Any]]] = {
 ASYNCIO_MODES = [mode for mode in MODES if mode.startswith("asyncio")]
 CONCURRENT_MODES = [mode for mode in MODES if mode != "sync"]
 
-Opener = Callable[..., rc.AsyncioJudge]
+Opener = Callable[..., rc.Judge]
 
 
 @pytest.fixture(scope="session")
@@ -40,7 +40,7 @@ def mode(request: pytest.FixtureRequest) -> str:
 def open_judge(server: HostileServer) -> Opener:
     """Open a judge of one of MODES on the hostile server; the caller closes it."""
 
-    def open_one(mode: str, endpoint: rc.Endpoint | None = None, **options: Any) -> rc.AsyncioJudge:
+    def open_one(mode: str, endpoint: rc.Endpoint | None = None, **options: Any) -> rc.Judge:
         name, defaults = MODES[mode]
         endpoint = endpoint or rc.Endpoint(server.base_url, "judge")
         return rc.open_judge(name, endpoint, **{"deadline": 30.0, "cache": None, **defaults, **options})
@@ -49,15 +49,15 @@ def open_judge(server: HostileServer) -> Opener:
 
 
 @pytest.fixture(scope="module")
-def _shared(server: HostileServer) -> Iterator[dict[str, rc.AsyncioJudge]]:
-    judges: dict[str, rc.AsyncioJudge] = {}
+def _shared(server: HostileServer) -> Iterator[dict[str, rc.Judge]]:
+    judges: dict[str, rc.Judge] = {}
     yield judges
     for judge in judges.values():
         judge.close()
 
 
 @pytest.fixture
-def shared_judge(_shared: dict[str, rc.AsyncioJudge], mode: str, server: HostileServer) -> rc.AsyncioJudge:
+def shared_judge(_shared: dict[str, rc.Judge], mode: str, server: HostileServer) -> rc.Judge:
     """One warm judge per mode and file, for the tests that need none of their own: a spawned process costs a second.
 
     Not for all files: what it has learnt of one file's slow endpoint would set its pace in the next.

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 import os
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 
 import rewardcore as rc
 
@@ -24,10 +27,6 @@ class SeesTheTruth(Plain):
         if sample.ground_truth is None:
             raise rc.Unparsed("there is no ground truth")
         return float(sample.ground_truth in text)
-
-
-class Independent(Plain):
-    independent = True
 
 
 class RaisesInMessages(Plain):
@@ -87,17 +86,37 @@ class RaisesPastException(Plain):
         return super().parse(text)
 
 
-class AsksAnotherJudge(Plain):
-    """A second opinion: each score is what another judge says about the reply."""
+@functools.cache
+def another_judge(base_url: str) -> rc.Judge:
+    """Opened in a thread of which no judge waits for anything."""
+    with ThreadPoolExecutor(1) as elsewhere:
+        return elsewhere.submit(rc.open_judge, "asyncio", rc.Endpoint(base_url, "judge"), cache=None).result()
 
-    def __init__(self, mode: str, base_url: str, marker: str) -> None:
-        self.mode = mode
-        self.endpoint = rc.Endpoint(base_url, "judge")
-        self.marker = marker
+
+#: How a rubric may ask another judge.
+WAYS: dict[str, Callable[[str, list[rc.Sample]], object]] = {
+    "open": lambda base_url, _: rc.open_judge("sync", rc.Endpoint(base_url, "judge")),
+    "judge": lambda base_url, samples: another_judge(base_url).judge(samples),
+    "submit": lambda base_url, samples: another_judge(base_url).submit(samples).result(timeout=60.0),
+    "stream": lambda base_url, samples: list(another_judge(base_url).stream(samples)),
+    "close": lambda base_url, _: another_judge(base_url).close(),
+}
+
+
+class AsksAnotherJudge(Plain):
+    """For a response that names a way, and for a reply that begins with one."""
+
+    def __init__(self, base_url: str) -> None:
+        self.base_url = base_url
+
+    def messages(self, sample: rc.Sample) -> list[dict[str, object]]:
+        self._ask(str(sample.response))
+        return super().messages(sample)
 
     def parse(self, text: str) -> float:
-        with rc.open_judge(self.mode, self.endpoint, cache=None, deadline=600.0) as judge:
-            (verdict,) = judge.judge([rc.Sample(f"[[{self.marker}]]", text)])
-        if verdict.score is None:
-            raise rc.Unparsed(f"the second opinion: {verdict.error}")
-        return verdict.score
+        self._ask(text.split()[0])
+        return super().parse(text)
+
+    def _ask(self, way: str) -> None:
+        if way in WAYS:
+            WAYS[way](self.base_url, [rc.Sample("p", "another")])

@@ -7,15 +7,14 @@ import itertools
 import sys
 import threading
 from collections.abc import Iterator
+from concurrent.futures import CancelledError
 
 import pytest
 
 import rewardcore as rc
-from tests.modes.conftest import ASYNCIO_MODES, Opener
+from tests.modes.conftest import CONCURRENT_MODES, Opener
 from tests.modes.hostile_server import HostileServer, breathing, eventually, held, ok, silent
 from tests.modes.scripts import run_script
-
-each_asyncio_mode = pytest.mark.parametrize("mode", ASYNCIO_MODES)
 
 
 def test_calls_from_many_threads_at_once(shared_judge: rc.Judge, server: HostileServer) -> None:
@@ -38,8 +37,7 @@ async def test_judge_works_inside_a_running_loop(shared_judge: rc.Judge, server:
     assert [verdict.status for verdict in shared_judge.judge(server.script(ok).samples(2))] == ["ok", "ok"]
 
 
-@each_asyncio_mode
-def test_a_second_event_loop_works_as_the_first(shared_judge: rc.AsyncioJudge, server: HostileServer) -> None:
+def test_a_second_event_loop_works_as_the_first(shared_judge: rc.Judge, server: HostileServer) -> None:
     script = server.script(ok)
     for number in range(2):
         verdicts = asyncio.run(shared_judge.ajudge([script.sample(str(number))]))
@@ -47,9 +45,8 @@ def test_a_second_event_loop_works_as_the_first(shared_judge: rc.AsyncioJudge, s
     assert script.requests == 2
 
 
-@each_asyncio_mode
 async def test_ajudge_gives_one_verdict_per_sample_in_input_order(
-    shared_judge: rc.AsyncioJudge, server: HostileServer
+    shared_judge: rc.Judge, server: HostileServer
 ) -> None:
     one, two = server.script(breathing), server.script(ok)
     results = await asyncio.gather(shared_judge.ajudge(one.samples(3)), shared_judge.ajudge(two.samples(4)))
@@ -57,37 +54,65 @@ async def test_ajudge_gives_one_verdict_per_sample_in_input_order(
     assert await shared_judge.ajudge([]) == []
 
 
-@each_asyncio_mode
 async def test_a_cancelled_ajudge_stops_asking_and_touches_nobody(
     mode: str, open_judge: Opener, server: HostileServer
 ) -> None:
     script, fine = server.script(held), server.script(ok)
+    on_the_wire = 1 if mode == "sync" else 2
     with open_judge(mode, max_concurrent=2) as judge:
         task = asyncio.ensure_future(judge.ajudge(script.samples(10)))
-        await asyncio.to_thread(script.saw, 2)
+        await asyncio.to_thread(script.saw, on_the_wire)
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
         other = asyncio.ensure_future(judge.ajudge(fine.samples(2)))
-        assert judge.stats.requests >= 2  # answered only after the cancellation has reached whoever judges
+        assert judge.stats.requests >= on_the_wire  # answered only after the cancellation has reached whoever judges
         script.release()
         assert [verdict.status for verdict in await other] == ["ok", "ok"]
-    assert script.requests == 2
+    assert script.requests == on_the_wire
+
+
+async def test_a_batch_can_be_awaited_while_the_loop_goes_on(shared_judge: rc.Judge, server: HostileServer) -> None:
+    """Again, too, and by several at once."""
+    script = server.script(held)
+    pending = shared_judge.submit(script.samples(2))
+
+    async def release() -> None:
+        await asyncio.to_thread(script.saw, 1)
+        script.release()
+
+    one, other, _ = await asyncio.gather(pending, pending, release())
+    assert [verdict.status for verdict in one] == ["ok", "ok"]
+    assert one == other == await pending == pending.result()
+    assert pending.waited == 0.0
+
+
+async def test_whoever_awaits_a_batch_that_is_cancelled_is_told_so(
+    shared_judge: rc.Judge, server: HostileServer
+) -> None:
+    script = server.script(held)
+    pending, other = shared_judge.submit(script.samples(2)), shared_judge.submit(script.samples(2))
+    with pytest.raises(TimeoutError):
+        await asyncio.wait_for(pending, 0.05)
+    assert pending.done()
+    with pytest.raises(CancelledError):
+        await pending
+    script.release()
+    assert [verdict.status for verdict in await other] == ["ok", "ok"]
 
 
 # Streams.
 
 
-@each_asyncio_mode
-async def test_astream_yields_every_index_once(shared_judge: rc.AsyncioJudge, server: HostileServer) -> None:
+async def test_astream_yields_every_index_once(shared_judge: rc.Judge, server: HostileServer) -> None:
     script = server.script(ok)
     seen = [index async for index, verdict in shared_judge.astream(script.samples(200)) if verdict.status == "ok"]
     assert sorted(seen) == list(range(200))
     assert [pair async for pair in shared_judge.astream([])] == []
 
 
-@each_asyncio_mode
-async def test_astream_yields_replies_as_they_arrive(shared_judge: rc.AsyncioJudge, server: HostileServer) -> None:
+@pytest.mark.parametrize("mode", CONCURRENT_MODES)
+async def test_astream_yields_replies_as_they_arrive(shared_judge: rc.Judge, server: HostileServer) -> None:
     slow, fast = server.script(held), server.script(ok)
     stream = shared_judge.astream([slow.sample(), fast.sample()])
     assert (await anext(stream))[0] == 1
@@ -95,7 +120,6 @@ async def test_astream_yields_replies_as_they_arrive(shared_judge: rc.AsyncioJud
     assert [index async for index, _ in stream] == [0]
 
 
-@each_asyncio_mode
 async def test_astream_takes_a_bounded_number_of_samples_ahead(
     mode: str, open_judge: Opener, server: HostileServer
 ) -> None:
@@ -116,7 +140,6 @@ async def test_astream_takes_a_bounded_number_of_samples_ahead(
     assert most_ahead <= 4 * 16
 
 
-@each_asyncio_mode
 async def test_an_early_break_leaves_nothing(mode: str, open_judge: Opener, server: HostileServer) -> None:
     """The generator is finalised when the judge is long closed, and even that is quiet."""
     fine, stuck = server.script(ok), server.script(silent)
@@ -128,7 +151,6 @@ async def test_an_early_break_leaves_nothing(mode: str, open_judge: Opener, serv
     eventually(lambda: stuck.in_flight == 0, "the connections are gone")
 
 
-@each_asyncio_mode
 async def test_a_stream_whose_judge_is_closed_says_so(mode: str, open_judge: Opener, server: HostileServer) -> None:
     script = server.script(ok)
     judge = open_judge(mode)
@@ -140,8 +162,7 @@ async def test_a_stream_whose_judge_is_closed_says_so(mode: str, open_judge: Ope
             pass
 
 
-@each_asyncio_mode
-async def test_astream_of_a_str_is_a_clear_error(shared_judge: rc.AsyncioJudge) -> None:
+async def test_astream_of_a_str_is_a_clear_error(shared_judge: rc.Judge) -> None:
     with pytest.raises(rc.ConfigurationError, match="samples"):
         await anext(shared_judge.astream("text"))  # type: ignore[arg-type]
 
@@ -149,7 +170,7 @@ async def test_astream_of_a_str_is_a_clear_error(shared_judge: rc.AsyncioJudge) 
 def test_a_consumer_whose_loop_is_gone_harms_nobody(open_judge: Opener, server: HostileServer) -> None:
     script, fine = server.script(held), server.script(ok)
 
-    async def leave(judge: rc.AsyncioJudge) -> object:
+    async def leave(judge: rc.Judge) -> object:
         stream = judge.astream([fine.sample("first"), *script.samples(3)])
         await anext(stream)
         return stream

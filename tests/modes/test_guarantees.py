@@ -16,7 +16,7 @@ import rewardcore as rc
 from rewardcore.clock import SYSTEM_CLOCK
 from tests.modes import leftovers
 from tests.modes.conftest import CONCURRENT_MODES, MODES, Opener
-from tests.modes.custom_rubrics import Independent, RaisesInMessages, RaisesInParse, SeesTheTruth
+from tests.modes.custom_rubrics import RaisesInMessages, RaisesInParse, SeesTheTruth
 from tests.modes.deadlines import hurried, timed_out
 from tests.modes.hostile_server import (
     Exchange,
@@ -378,13 +378,16 @@ def test_only_distinct_requests_are_paid(mode: str, open_judge: Opener, server: 
     assert sum(verdict.attempts for verdict in verdicts) == 8
 
 
-def test_independent_repeats_are_draws_of_their_own(mode: str, open_judge: Opener, server: HostileServer) -> None:
+def test_each_draw_is_a_request_of_its_own_and_is_paid_once(
+    mode: str, open_judge: Opener, server: HostileServer
+) -> None:
     script = server.script(*(says(f"<score>{score}</score>") for score in (1, 4, 10)))
-    with open_judge(mode, cache=True, max_concurrent=1, rubric=Independent()) as judge:
-        first = judge.judge([script.sample()] * 3)
-        again = judge.judge([script.sample()] * 3)
-    assert [verdict.score for verdict in first] == [0.0, 1 / 3, 1.0]
-    assert [(verdict.score, verdict.cached) for verdict in again] == [(v.score, True) for v in first]
+    draws = [replace(script.sample(), draw=draw) for draw in (0, 1, 2, 1)]
+    with open_judge(mode, cache=True, max_concurrent=1) as judge:
+        first = judge.judge(draws)
+        again = judge.judge(draws[::-1])
+    assert [verdict.score for verdict in first] == [0.0, 1 / 3, 1.0, 1 / 3]
+    assert [(verdict.score, verdict.cached) for verdict in again] == [(v.score, True) for v in first[::-1]]
     assert script.requests == 3
 
 

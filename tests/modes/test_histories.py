@@ -1,11 +1,10 @@
-"""What one call leaves to the next: given up, starved, broken, nested, drawn twice; as the server sees it.
+"""What one call leaves to the next: given up, starved, broken, nested; as the server sees it.
 
 A promise that holds for one call on a new judge must hold for every call on an old one, whatever came before.
 """
 
 from __future__ import annotations
 
-import asyncio
 import json
 import os
 import signal
@@ -20,7 +19,7 @@ import pytest
 import rewardcore as rc
 from tests.modes import leftovers
 from tests.modes.conftest import ASYNCIO_MODES, CONCURRENT_MODES, MODES, Opener
-from tests.modes.custom_rubrics import Independent
+from tests.modes.custom_rubrics import WAYS
 from tests.modes.deadlines import hurried, runs_out, timed_out
 from tests.modes.hostile_server import (
     HostileServer,
@@ -369,88 +368,50 @@ import json, sys
 import rewardcore as rc
 from tests.modes.custom_rubrics import AsksAnotherJudge
 
-def main(base_url, outer, inner, after, mode, inner_mode, deadline):
+def main(base_url, mode, *rows):
     name, options = json.loads(mode)
-    endpoint = rc.Endpoint(base_url, "judge")
-    rubric = AsksAnotherJudge(inner_mode, base_url, inner)
-    samples = [rc.Sample(f"[[{outer}]]", str(number)) for number in range(3)]
-    with rc.open_judge(name, endpoint, rubric=rubric, cache=None, deadline=float(deadline), **options) as judge:
-        print(*(verdict.status for verdict in judge.submit(samples).result(timeout=90)))
-        with rc.open_judge("sync", endpoint, cache=None) as last:  # tells the server that the outer call has ended
-            print(*(verdict.status for verdict in last.judge([rc.Sample(f"[[{after}]]", "over")])))
+    samples = [rc.Sample(f"[[{row.partition(' ')[0]}]]", row.partition(" ")[2]) for row in rows]
+    endpoint, rubric = rc.Endpoint(base_url, "judge"), AsksAnotherJudge(base_url)
+    with rc.open_judge(name, endpoint, rubric=rubric, cache=None, deadline=60.0, **options) as judge:
+        for verdict in judge.submit(samples).result(timeout=90):
+            print(verdict.status, verdict.error)
+        print(judge.stats.failed)
 
 if __name__ == "__main__":
     main(*sys.argv[1:])
 """
 
-each_inner_mode = pytest.mark.parametrize("inner_mode", ["asyncio", "sync"])
+
+def test_a_rubric_that_asks_a_judge_fails_that_sample_at_once_and_alone(mode: str, server: HostileServer) -> None:
+    """In a Python of its own: where a rubric does wait, the loop of every other judge waits with it."""
+    fine = server.script(ok)
+    scripts = {way: server.script(says(f"{way} <score>7</score>")) for way in WAYS}
+    rows = [f"{fine.marker} 1", *(f"{fine.marker} {way}" for way in WAYS)]
+    rows += [*(f"{scripts[way].marker} 2" for way in WAYS), f"{fine.marker} 3"]
+    output, _, code = run(NESTED, server.base_url, json.dumps(MODES[mode]), *rows)
+    assert code == 0
+    first, *asking, last, kinds = output.splitlines()
+    assert (first, last) == ("ok None", "ok None")
+    whose = ["could not write this sample's messages:"] * len(WAYS) + ["'s parse raised"] * len(WAYS)
+    for line, who in zip(asking, whose, strict=True):
+        assert line.startswith("failed RubricFailed: the rubric")
+        assert f"{who} AsksJudge: a judge was asked by what a judge is waiting for; judge in two steps" in line
+    assert kinds == str({"RubricFailed": 2 * len(WAYS)})
 
 
-@each_inner_mode
-def test_a_rubric_may_ask_another_judge(mode: str, inner_mode: str, server: HostileServer) -> None:
-    outer, inner, after = server.script(ok), server.script(ok), server.script(ok)
-    markers = (outer.marker, inner.marker, after.marker)
-    output = run(NESTED, server.base_url, *markers, json.dumps(MODES[mode]), inner_mode, "60")
-    assert output == ("ok ok ok\nok\n", "", 0)
-    assert (outer.requests, inner.requests) == (3, 3)
+class AsksInGet(rc.MemoryCache):
+    judge: rc.Judge
+
+    def get(self, key: bytes) -> Any:
+        self.judge.submit([rc.Sample("p", "another")]).result(timeout=20.0)
 
 
-@each_inner_mode
-@each_concurrent_mode
-def test_the_deadline_ends_a_call_whose_rubric_waits_for_another_judge(
-    mode: str, inner_mode: str, server: HostileServer
+def test_a_cache_that_asks_a_judge_is_told_so_and_not_asked_again(
+    open_judge: Opener, server: HostileServer, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """The inner endpoint says nothing until the outer call has ended. In sync mode `parse` has the caller's thread.
-
-    Each sample has a place: else those that have one would step aside for those that wait.
-    """
-    outer, inner, after = server.script(ok), server.script(held), server.script(ok)
-    markers, (name, options) = (outer.marker, inner.marker, after.marker), MODES[mode]
-    three = json.dumps((name, options | places(mode, 3)))
-    with running(NESTED, server.base_url, *markers, three, inner_mode, "3") as process:
-        after.saw(1)
-        inner.release()
-        output = ended(process)
-    told = "rewardcore: 3 of 3 not judged: 3 timeout (not judged before the deadline); to wait longer, raise deadline\n"
-    assert output == ("timeout timeout timeout\nok\n", told, 0)
-
-
-# Independent draws.
-
-
-@pytest.mark.parametrize("cache", [None, True], ids=["no-cache", "cache"])
-@each_concurrent_mode
-def test_simultaneous_calls_never_share_an_independent_draw(
-    mode: str, cache: bool | None, open_judge: Opener, server: HostileServer
-) -> None:
-    script = server.script(together(4))
-    options = {"workers": 4} if mode == "process" else {}
-    with open_judge(mode, rubric=Independent(), cache=cache, **options) as judge:
-        pending = [judge.submit([script.sample()]) for _ in range(4)]
-        assert [statuses(batch.result(timeout=60)) for batch in pending] == [["ok"]] * 4
-    assert script.requests == 4
-
-
-@pytest.mark.parametrize("cache", [None, True], ids=["no-cache", "cache"])
-@pytest.mark.parametrize("mode", ASYNCIO_MODES)
-async def test_gathered_calls_never_share_an_independent_draw(
-    mode: str, cache: bool | None, open_judge: Opener, server: HostileServer
-) -> None:
-    script = server.script(together(4))
-    with open_judge(mode, rubric=Independent(), cache=cache) as judge:
-        async with asyncio.timeout(60):
-            results = await asyncio.gather(*(judge.ajudge([script.sample()]) for _ in range(4)))
-    assert [statuses(verdicts) for verdicts in results] == [["ok"]] * 4
-    assert script.requests == 4
-
-
-def test_a_later_call_finds_its_independent_draw_again(mode: str, open_judge: Opener, server: HostileServer) -> None:
-    script = server.script(ok)
-    with open_judge(mode, rubric=Independent(), cache=True) as judge:
-        assert judged(judge, [script.sample()]) == ["ok"]
-        (again,) = judge.submit([script.sample()]).result(timeout=60)
-    assert (again.status, again.cached, again.attempts) == ("ok", True, 0)
-    assert script.requests == 1
+    with open_judge("asyncio-aiohttp", cache=(cache := AsksInGet())) as cache.judge:
+        assert judged(cache.judge, server.script(ok).samples(2)) == ["ok"] * 2
+    assert "raised AsksJudge: a judge was asked by what a judge is waiting for" in caplog.text
 
 
 # What never went out.

@@ -12,9 +12,8 @@ import pytest
 
 import rewardcore as rc
 from tests.modes.conftest import CONCURRENT_MODES, MODES, Opener
-from tests.modes.custom_rubrics import Plain
 from tests.modes.deadlines import hurried
-from tests.modes.hostile_server import HostileServer, Script, eventually, held, ok, silent
+from tests.modes.hostile_server import HostileServer, Script, answers, eventually, held, ok, silent
 from tests.modes.scripts import ended, run_script, started
 
 
@@ -135,32 +134,21 @@ def test_a_stream_whose_judge_is_closed_says_so(mode: str, open_judge: Opener, s
         next(judge.stream([]))
 
 
+def test_what_ends_a_stream_ends_all_of_it_and_no_later_one(
+    mode: str, open_judge: Opener, server: HostileServer
+) -> None:
+    denied, fine = server.script(answers(401)), server.script(ok)
+    with open_judge(mode, max_concurrent=1) as judge:
+        stream = judge.stream(denied.samples(100))  # more than are on their way at once
+        assert next(stream)[1].status == "failed"
+        assert [verdict.status for _, verdict in judge.stream(fine.samples(3))] == ["ok"] * 3
+        assert {verdict.status for _, verdict in stream} == {"failed"}
+    assert denied.requests == 1
+
+
 def test_stream_of_a_str_is_a_clear_error(shared_judge: rc.Judge) -> None:
     with pytest.raises(rc.ConfigurationError, match="samples"):
         next(shared_judge.stream("text"))  # type: ignore[arg-type]
-
-
-class StreamsAnotherJudge(Plain):
-    """Of the same process, so that both run on the one loop."""
-
-    def __init__(self, judge: rc.Judge, script: Script) -> None:
-        self.judge = judge
-        self.script = script
-
-    def parse(self, text: str) -> float:
-        ((_, verdict),) = self.judge.stream([self.script.sample(text)])
-        assert verdict.score is not None
-        return verdict.score
-
-
-def test_a_rubric_may_read_another_judges_stream(open_judge: Opener, server: HostileServer) -> None:
-    outer, inner = server.script(ok), server.script(ok)
-    with (
-        open_judge("asyncio-aiohttp") as other,
-        open_judge("asyncio-aiohttp", rubric=StreamsAnotherJudge(other, inner)) as judge,
-    ):
-        assert judged(judge, outer) == ["ok", "ok"]
-    assert inner.requests  # replies that are alike share one
 
 
 INTERRUPTED = """

@@ -5,7 +5,7 @@ import pytest
 from rewardcore import Unparsed
 from rewardcore.rejection.problems import Problem
 from rewardcore.rejection.rollouts import Asking, rollouts_of
-from rewardcore.rubrics.rubric import check_rubric, reads_sample, says_repeat
+from rewardcore.rubrics.rubric import check_rubric, reads_sample
 
 PNG = b"\x89PNG\r\n\x1a\n one"
 
@@ -18,10 +18,9 @@ def problem(index=0, text="How good?", truth=3.0, images=()):
     return Problem(index, f"line {index + 1}", text, truth, images)
 
 
-def test_it_is_a_rubric_that_reads_the_truth_and_numbers_its_draws():
+def test_it_is_a_rubric_that_reads_the_truth():
     check_rubric(Asking())
     assert reads_sample(Asking())
-    assert says_repeat(Asking())
 
 
 def test_a_problem_is_asked_as_it_is():
@@ -58,10 +57,10 @@ def test_a_text_without_a_number_is_unparsed():
 
 
 def test_every_rollout_of_every_row_is_a_draw_of_its_own():
-    draws = [Asking().repeat(each) for index in range(20) for each in rollouts_of(problem(index), 30)]
+    draws = [each.draw for index in range(20) for each in rollouts_of(problem(index), 30)]
     assert len(set(draws)) == 600
 
 
 def test_more_rollouts_leave_the_draws_that_were_there_as_they_are():
-    few, many = ([Asking().repeat(each) for each in rollouts_of(problem(7), count)] for count in (4, 16))
+    few, many = ([each.draw for each in rollouts_of(problem(7), count)] for count in (4, 16))
     assert many[:4] == few

@@ -1,3 +1,4 @@
+import asyncio
 import subprocess
 import sys
 import threading
@@ -53,6 +54,56 @@ def test_verdicts_come_in_input_order_each_with_its_own_status() -> None:
     assert "the rubric could not write this sample's messages: KeyError" in str(verdicts[2].error)
     assert stats.requests == 2
     assert stats.failed == {"Unparsed": 1, "RubricFailed": 1}
+
+
+class AsksItsOwnJudge(EchoRubric):
+    """For a response that names a method, out of that method."""
+
+    judge: rc.Judge
+
+    def messages(self, sample: rc.Sample) -> list[dict[str, object]]:
+        if sample.response == "messages":
+            self.judge.judge(samples("another"))
+        return super().messages(sample)
+
+    def parse(self, text: str) -> float:
+        if text == "parse":
+            self.judge.submit(samples("another")).result(timeout=20.0)
+        if text == "await":
+            asyncio.run(asyncio.wait_for(self.judge.ajudge(samples("another")), 20.0))
+        if text == "stream":
+            asyncio.run(asyncio.wait_for(anext(self.judge.astream(samples("another"))), 20.0))  # type: ignore[arg-type]
+        return super().parse(text)
+
+
+def test_a_rubric_that_asks_a_judge_fails_that_sample_at_once_and_alone() -> None:
+    """Its own judge, too, whose only thread it would wait in."""
+    with rc.open_judge("self", Echo(), rubric=(rubric := AsksItsOwnJudge())) as rubric.judge:
+        asked = samples("messages", "<score>10</score>", "parse", "await", "stream")
+        verdicts = rubric.judge.submit(asked).result(timeout=90.0)
+    assert [verdict.status for verdict in verdicts] == ["failed", "ok", "failed", "failed", "failed"]
+    assert "this sample's messages: AsksJudge: a judge was asked" in str(verdicts[0].error)
+    for verdict in verdicts[2:]:
+        assert "the rubric's parse raised AsksJudge: a judge was asked" in str(verdict.error)
+
+
+async def test_a_running_loop_awaits_and_streams_as_in_every_mode() -> None:
+    asked = samples("<score>10</score>", "<score>1</score>")
+    with rc.open_judge("self", Echo(), rubric=EchoRubric(), batch_size=2) as judge:
+        for verdicts in (await judge.ajudge(asked), await judge.submit(asked)):
+            assert [verdict.score for verdict in verdicts] == [1.0, 0.0]
+        assert {index: verdict.score async for index, verdict in judge.astream(asked)} == {0: 1.0, 1: 0.0}
+
+
+async def test_a_cancelled_await_asks_the_generator_no_further() -> None:
+    with rc.open_judge("self", (held := Held()), rubric=EchoRubric(), batch_size=1) as judge:
+        task = asyncio.ensure_future(judge.ajudge(samples("a", "b", "c")))
+        await asyncio.to_thread(held.started.wait)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        held.released.set()
+    assert held.calls == 1
 
 
 def test_the_default_batch_size_is_eight() -> None:

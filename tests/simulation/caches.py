@@ -50,7 +50,7 @@ class CallersCache(MemoryCache):
             raise OSError("the cache's put raised")
         super().put(key, reply, material)
         if not word.startswith("unkept"):
-            self.kept.add(_request(material))
+            self.kept.add(material)
 
 
 class ChildsCache(MemoryCache):
@@ -62,7 +62,7 @@ class ChildsCache(MemoryCache):
 
     def put(self, key: bytes, reply: Reply, material: bytes) -> None:
         super().put(key, reply, material)
-        self.kept.add(_request(material))
+        self.kept.add(material)
 
 
 class FileCache(SqliteCache):
@@ -80,7 +80,7 @@ class FileCache(SqliteCache):
     def put(self, key: bytes, reply: Reply, material: bytes) -> None:
         super().put(key, reply, material)
         if self._broken is None:
-            self.kept.add(_request(material))
+            self.kept.add(material)
 
     def let_go(self) -> None:
         """It is lost with its process, or its history."""
@@ -171,7 +171,3 @@ class _Connection:
 
     def __exit__(self, *exception: Any) -> Any:
         return self._connection.__exit__(*exception)
-
-
-def _request(material: bytes) -> bytes:
-    return material.split(b'"request":', 1)[1][:-1]

@@ -7,7 +7,7 @@ import contextlib
 from collections.abc import Awaitable, Callable, Iterator
 from concurrent.futures import CancelledError
 
-from rewardcore import AsyncioJudge, Judge, Sample, Verdict
+from rewardcore import Judge, Sample, Verdict
 from rewardcore.calls import Call
 from tests.simulation.caches import File
 from tests.simulation.ears import NOBODY_READS, watcher
@@ -45,10 +45,8 @@ class Callers:
             self._listen_badly,
             self._count,
         ]
-        deeds: list[Deed] = [*map(self._thread, in_a_thread), self._one_by_one, self._sleep]
-        if isinstance(self.judge, AsyncioJudge):
-            deeds += [self._await, self._await_impatiently, self._stream, self._break_off]
-        return deeds
+        in_the_loop = [self._await, self._await_impatiently, self._stream, self._break_off]
+        return [*map(self._thread, in_a_thread), self._one_by_one, self._sleep, *in_the_loop]
 
     def _thread(self, deed: Callable[[list[Sample]], None]) -> Deed:
         async def do(words: list[str]) -> None:
@@ -104,7 +102,9 @@ class Callers:
 
         with self.in_time():
             call = Call(enumerate(samples), self.judge._deadline(), tell, ended.set)
-            self.judge._here().begin_now(call)
+            driver = self.judge._here()
+            driver.begin(call)
+            driver.wanted(call)
             ended.wait()
         self.check(samples, [told[index] for index in sorted(told)])
 
@@ -167,22 +167,22 @@ class Callers:
 
     async def _await(self, words: list[str]) -> None:
         with self.in_time():
-            verdicts = await self.judge.ajudge(samples_of(words))  # type: ignore[attr-defined]
+            verdicts = await self.judge.ajudge(samples_of(words))
         self.check(samples_of(words), verdicts)
 
     async def _await_impatiently(self, words: list[str]) -> None:
         with contextlib.suppress(TimeoutError, CancelledError):
-            judging = self.judge.ajudge(samples_of(words))  # type: ignore[attr-defined]
+            judging = self.judge.ajudge(samples_of(words))
             await asyncio.wait_for(judging, self.dice.choice([0.0, 0.01, 0.5]))
 
     async def _stream(self, words: list[str]) -> None:
         words = words * 3
-        stream = self.judge.astream(samples_of(words))  # type: ignore[attr-defined]
+        stream = self.judge.astream(samples_of(words))
         seen = {index: verdict async for index, verdict in stream}
         self.check(samples_of(words), [seen[index] for index in range(len(words))])
 
     async def _break_off(self, words: list[str]) -> None:
-        stream = self.judge.astream(samples_of(words * 4))  # type: ignore[attr-defined]
+        stream = self.judge.astream(samples_of(words * 4))
         async for _ in stream:
             break
         await stream.aclose()
@@ -213,4 +213,5 @@ class Callers:
 
 
 def samples_of(words: list[str]) -> list[Sample]:
-    return [Sample("p", word) for word in words]
+    """A word that comes again is another draw, or one that was there."""
+    return [Sample("p", word, draw=words[:place].count(word) % 2) for place, word in enumerate(words)]

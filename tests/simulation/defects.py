@@ -23,6 +23,7 @@ from rewardcore.http.pace.quota import Allowance
 from rewardcore.http.pace.refusals import Row
 from rewardcore.http.pace.states import Window
 from rewardcore.http.processes import SpawnedChild
+from rewardcore.http.request import RequestBuilder
 from rewardcore.http.retry import Blame
 from rewardcore.http.transports.worker_pool import WorkerPool
 from rewardcore.judge import Judge
@@ -67,14 +68,14 @@ DEFECTS: dict[str, Callable[[], Any]] = {
     "what a cache raises escapes to the loop": lambda: _patched(
         _put(GuardedCache, "_step_aside", _raised), _put(Engine, "_lost", put_back.raise_it)
     ),
-    "a rubric that asks another judge stops the loop": lambda: _patched(
+    "nobody notices a rubric that waits for a judge": lambda: _patched(
         _put(calls, "check_may_wait", _nothing), _put(judge, "check_may_wait", _nothing)
     ),
     "an outage is taken for the sample's fault": lambda: _patched(
         _put(Blame, "falls_on", lambda *_: True), _put(Blame, "is_final", lambda _, faults: len(faults) > 2)
     ),
-    "independent draws are shared between calls": lambda: _patched(
-        _put(Engine, "_draw", put_back.number_draws_by_call)
+    "a draw is left out of the key": lambda: _patched(
+        _put(RequestBuilder, "build", put_back.build_for_any_draw(RequestBuilder.build))
     ),
     # What is told happens beside a call, and a last line of defence stands behind it.
     "a log that raises keeps a verdict from its caller": lambda: _patched(

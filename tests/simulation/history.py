@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 from typing import Any
 
-from rewardcore import AsyncioJudge, Judge, RewardcoreError, Sample, Unparsed
+from rewardcore import Judge, RewardcoreError, Sample
 from rewardcore.calls import Driver, open_drivers
 from rewardcore.http.cache import Cache, GuardedCache
 from rewardcore.http.drivers.loop import LoopDriver
@@ -25,7 +25,7 @@ from tests.simulation.pacing import EVERY, check_pace
 from tests.simulation.quota import draw_quota
 from tests.simulation.remote import GRACE, check_remote, check_remote_end, open_pool, open_remote, played
 from tests.simulation.stage import PROCESS, Stage
-from tests.simulation.world import ENDPOINT, Air, Rubric, Transport, World, Wrong, score_of
+from tests.simulation.world import ENDPOINT, Air, Rubric, Transport, World, Wrong
 
 #: How requests are driven, and how often that is drawn.
 MODES = {"loop": 6, "auto": 3, "sync": 3, "remote": 5, "pool": 4}
@@ -41,10 +41,7 @@ class History(Callers):
         limit = {"auto": 12, "sync": 1}.get(self.mode) or dice.choice([1, 2, 2, 3, 6])
         super().__init__(stage, World(seed + 1_000_000, stage, limit), dice.choice([1.0, 8.0, 60.0]))
         dice = self.dice
-        self.inner_world = World(seed + 2_000_000, stage, 2)
-        is_here = self.mode not in ("remote", "pool")
-        independent = self.mode != "remote" and dice.random() < 0.25
-        self.rubric = Rubric(self.world, independent, self._second_opinion if is_here else None)
+        self.rubric = Rubric(self.world, self._ask_the_judge)
         self.finds = self.mode == "auto" or (self.mode == "remote" and dice.random() < 0.3)
         self.patience, self.max_retries = dice.choice([None, None, 1.0]), dice.choice([5, 2, 1])
         if dice.random() < 0.3:
@@ -68,7 +65,7 @@ class History(Callers):
         self.ears = Ears(self.world, seed)
         self.world.note(
             f"{self.mode}, {limit} at once, {self.finds=}, deadline {self.deadline}, cache: {self.cache_kind}, "
-            f"{independent=}, {self.world.quota}, patience {self.patience}"
+            f"{self.world.quota}, patience {self.patience}"
         )
 
     def play(self) -> None:
@@ -111,26 +108,21 @@ class History(Callers):
     # How it is put together.
 
     def _open(self) -> None:
-        stage: Any = self.stage
-        inner = self._engine(self.inner_world, Rubric(self.inner_world, False, None), Air(self.inner_world, 2), None)
-        parts = stage, inner, lambda: Transport(inner.wire), lambda _: None, stage
-        self.inner = AsyncioJudge("inner", lambda: LoopDriver(*parts), self.deadline, chunk_size=4)
         if self.mode == "remote":
             driver: Driver = open_remote(self.world, self._drive)
         else:
             driver = self._drive()
         self.driver = driver
-        kind, sizes = (Judge, (1, 1)) if self.mode == "sync" else (AsyncioJudge, (4, 4))
-        self.judge = kind("simulated", lambda: driver, self.deadline, *sizes)
-        for judge in (self.judge, self.inner):
-            self.ears.count(judge._losses)
+        sizes = (1, 1) if self.mode == "sync" else (4, 4)
+        self.judge = Judge("simulated", lambda: driver, self.deadline, *sizes)
+        self.ears.count(self.judge._losses)
 
     def _drive(self) -> LoopDriver:
         """Here, or in the process that runs this."""
         stage: Any = self.stage
         process: Any = PROCESS.get()
         air = self.world.air if process is None else Air(self.world, self.world.air.limit)
-        engine = self._engine(self.world, self.rubric, air, process)
+        engine = self._engine(air, process)
         pool = self.mode == "pool"
         parts = (
             stage,
@@ -143,17 +135,17 @@ class History(Callers):
         self.here.append((engine, driver, process))
         return driver
 
-    def _engine(self, world: World, rubric: Rubric, air: Air, process: PlayedProcess | None) -> Checked:
+    def _engine(self, air: Air, process: PlayedProcess | None) -> Checked:
         engine = Checked(
-            RequestBuilder(ENDPOINT, rubric),
-            rubric,
-            self._cache(process) if world is self.world else None,
-            Pace(air.limit, finds=self.finds, uniform=world.dice.random),
+            RequestBuilder(ENDPOINT, self.rubric),
+            self.rubric,
+            self._cache(process),
+            Pace(air.limit, finds=self.finds, uniform=self.world.dice.random),
             Patience(self.patience),
             blame=Blame(self.max_retries),
-            uniform=world.dice.random,
+            uniform=self.world.dice.random,
         )
-        engine.world, engine.wire = world, air
+        engine.world, engine.wire = self.world, air
         engine.resumed_at = lambda: max(self.stage.resumed_at, process.resumed_at if process is not None else 0.0)
         return engine
 
@@ -166,11 +158,9 @@ class History(Callers):
             self.caches.append(ChildsCache() if process is not None else GuardedCache(CallersCache(self.world)))
         return self.caches[-1]
 
-    def _second_opinion(self, word: str) -> float:
-        (verdict,) = self.inner.judge([Sample("p", f"{self.dice.choice(['quick', 'quick', 'slow'])}-0")])
-        if verdict.score is None:
-            raise Unparsed(self.world.blame(word, "no second opinion"))
-        return score_of(word)
+    def _ask_the_judge(self) -> None:
+        if not self.is_closed:
+            self.judge.judge([Sample("p", "quick-0")])
 
     # What happens.
 
@@ -181,7 +171,6 @@ class History(Callers):
         self.ended_at = self.stage.now()
         closers = [self.stage.start_thread(self.close) for _ in range(self.dice.choice([1, 1, 2]))]
         await asyncio.gather(*closers)
-        await self.stage.start_thread(self.inner.close)
         if isinstance(driver := self.driver, RemoteDriver):
             await self.stage.start_thread(lambda: check_remote_end(driver))
 

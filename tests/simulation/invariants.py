@@ -9,12 +9,13 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-from rewardcore.calls import Call, Run
+from rewardcore.calls import Call, Run, at_work
 from rewardcore.failures import DeadlinePassed, Denied, Failure, JudgeClosed, Stalled, WorkerDied, WrongPath
 from rewardcore.http.cache import GuardedCache
 from rewardcore.http.drivers.loop import LoopDriver
 from rewardcore.http.engine import _STEPS_ASIDE, LOOK_SECONDS, Engine, Flight
-from rewardcore.reply import Answer
+from rewardcore.reply import Answer, Reply
+from rewardcore.sample import Sample
 from tests.simulation.world import Air, World, Wrong, score_of
 
 _MOMENT = 1e-6
@@ -32,8 +33,9 @@ class Checked(Engine):
         super().__post_init__()
         self.air: dict[Flight, None] = {}
         self.words: dict[tuple[Call, int], str] = {}
+        self.draws: dict[tuple[Call, int], int] = {}
         self.opened: dict[Call | Run, float] = {}
-        self.tellings: dict[str, list[tuple[Run | None, int]]] = {}
+        self.drawn: dict[str, int] = {}  # which draw each reply was told to
         self.ended_by: dict[Failure, float] = {}  # what has ended calls rightly, and when
         self.stalls: dict[Flight, int] = {}  # of each request, those that were its own
         self.stalled: tuple[Flight | None, float] = None, 0.0  # what was seen to be stalled, and since when
@@ -44,11 +46,13 @@ class Checked(Engine):
         self.opened[call] = now
         self.opened.setdefault(call.run or call, now)
         self.words.update({(call, index): sample.response for index, sample in call.fresh})
+        self.draws.update({(call, index): sample.draw for index, sample in call.fresh})
         super().open(call)
         self._look()
 
     def take(self, now: float) -> Any:
-        step = super().take(now)
+        with at_work():  # on the loop, which the callers share here
+            step = super().take(now)
         for call in self._open:
             if call.deadline <= now:
                 raise Wrong("a call is past its deadline, and nobody was told")
@@ -59,8 +63,13 @@ class Checked(Engine):
         failure, has_replied = answer.failure, self._outcomes._replied
         if failure is not None and (failure.opens_breaker or (failure.opens_breaker_at_first and not has_replied)):
             self.ended_by[failure] = now
-        super().settle(flight, answer, now)
+        with at_work():
+            super().settle(flight, answer, now)
         self._look()
+
+    def read(self, reply: Reply, *sample: Sample) -> Answer:
+        with at_work():
+            return super().read(reply, *sample)
 
     def gone(self, flight: Flight) -> None:
         super().gone(flight)
@@ -81,7 +90,7 @@ class Checked(Engine):
         cache: Any = self.cache
         is_asked = not getattr(cache, "_is_broken", False) and getattr(cache, "is_at_work", True)
         kept = getattr(cache.cache if isinstance(cache, GuardedCache) else cache, "kept", ())
-        if is_asked and not self._numbers_draws and flight.request.body in kept:
+        if is_asked and self.builder.material(flight.request) in kept:
             raise Wrong(f"a request is sent whose reply is in the cache: {flight.request.body!r:.200}")
         self.air[flight] = None
         return super()._depart(flight, now)
@@ -121,7 +130,9 @@ class Checked(Engine):
         if failure is None:
             if answer.score != score_of(word):
                 raise Wrong(f"{word} scores {answer.score}, which is another sample's")
-            self._check_draw(call, index, answer)
+            draw, said = self.draws[call, index], answer.reply.text if answer.reply is not None else ""
+            if self.drawn.setdefault(said, draw) != draw:
+                raise Wrong(f"two draws have one reply: {said!r}")
         elif wrong := self._wrong_failure(call, word, failure, now, () if flight is None else flight.faults):
             raise Wrong(f"{word} {wrong}: {failure!r}")
 
@@ -154,14 +165,6 @@ class Checked(Engine):
         if not any(cause in said for cause in self.world.causes.get(word, ())):
             return "fails without a cause of its own"
         return ""
-
-    def _check_draw(self, call: Call, index: int, answer: Answer) -> None:
-        if not self._numbers_draws or answer.reply is None:
-            return
-        earlier = self.tellings.setdefault(answer.reply.text, [])
-        if any(run is call.run or (run is not None and run.open_calls) for run, _ in earlier):
-            raise Wrong(f"an independent draw is shared: {answer.reply.text!r}")
-        earlier.append((call.run, index))
 
     def _look(self) -> None:
         if self.stats.in_flight != len(self.air):
@@ -235,7 +238,6 @@ def check_end(engine: Checked) -> None:
         "late": engine._late,
         "open": engine._open,
         "not looked at": engine._calls,
-        "draws": engine._draws,
         "permits": engine.stats.in_flight,
         "dying": engine._dying,
         "seen by the loop alone": engine.world.stage.wrong,

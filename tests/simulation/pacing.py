@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import random
 
-from rewardcore import AsyncioJudge, Sample
+from rewardcore import Judge, Sample
 from rewardcore.calls import open_drivers
 from rewardcore.http.drivers.loop import LoopDriver
 from rewardcore.http.pace import Pace
@@ -47,18 +47,18 @@ class Batches:
 
     def play(self, count: int, batches: int, pause: float = 0.0) -> Batches:
         stage, world = self.stage, self.world
-        rubric = Rubric(world, True, None)
+        rubric = Rubric(world, lambda: None)
         pace = Pace(world.air.limit, finds=self.finds, uniform=world.dice.random)
         engine = Checked(RequestBuilder(ENDPOINT, rubric), rubric, None, pace, uniform=world.dice.random)
         engine.world, engine.wire, engine.resumed_at = world, world.air, lambda: 0.0
         driver = LoopDriver(stage, engine, lambda: Transport(world.air), lambda _: None, stage)  # type: ignore[arg-type]
-        judge = AsyncioJudge("paced", lambda: driver, 600.0, chunk_size=4)
+        judge = Judge("paced", lambda: driver, 600.0, chunk_size=4)
 
         async def play_them() -> None:
             for _ in range(batches):
                 await asyncio.sleep(pause)
                 began = stage.now()
-                told = await judge.ajudge(Sample("p", f"{self.temper}-{number % 6}") for number in range(count))
+                told = await judge.ajudge(Sample("p", f"{self.temper}-{n % 6}", draw=n) for n in range(count))
                 self.seconds.append(stage.now() - began)
                 self.lost += sum(verdict.status != "ok" for verdict in told)
             world.history.extend(f"pace: {change}" for change in pace.changes)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import math
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from typing import Any
 
 from rewardcore import Sample, notices
@@ -19,7 +20,7 @@ from rewardcore.http.engine import Engine, Flight, GiveUp
 from rewardcore.http.pace.refusals import Row
 from rewardcore.http.pace.states import Window
 from rewardcore.http.processes import SpawnedChild
-from rewardcore.http.request import Request
+from rewardcore.http.request import Request, RequestBuilder
 from rewardcore.http.transports.worker_pool import WorkerPool
 from rewardcore.judge import Judge
 from rewardcore.notices import Losses, Tally
@@ -52,10 +53,11 @@ def make_room_only_for_a_new_call(take: Callable[..., Any]) -> Callable[..., Any
     return taken
 
 
-def number_draws_by_call(self: Engine, call: Call, request: Request) -> Request:
-    number = call.run.draws[request.key]  # type: ignore[union-attr]
-    call.run.draws[request.key] += 1  # type: ignore[union-attr]
-    return self.builder.repeated(request, number)
+def build_for_any_draw(build: Callable[..., Request]) -> Callable[..., Request]:
+    def built(self: RequestBuilder, sample: Sample) -> Request:
+        return build(self, replace(sample, draw=0))
+
+    return built
 
 
 def raise_it(_: object, error: BaseException) -> None:
@@ -87,8 +89,6 @@ def end_and_keep_what_is_unsent(self: Engine, call: Call) -> None:
     if call in self._open:
         del self._open[call]
         self._deadlines.lost()
-        if call.run is not None:
-            self.release(call.run)
 
 
 def again_without_faults(again: Callable[[Flight], Flight]) -> Callable[[Flight], Flight]:

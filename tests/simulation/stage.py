@@ -13,7 +13,6 @@ from collections.abc import Callable, Coroutine
 from contextvars import Context, ContextVar
 from typing import Any
 
-from rewardcore.calls import never_waits
 from tests.simulation.threads import Deadlock, Event, Thread, is_in_thread
 
 #: No history takes longer; one that does never ends.
@@ -99,13 +98,11 @@ class Stage(asyncio.SelectorEventLoop):
     def play(self, main: Coroutine[Any, Any, None], quiet: Callable[[], object]) -> None:
         """To the end, or to the first thing that is wrong; no thread is left either way."""
         self._time.quiet = quiet
-        never_waits.here = True
         try:
             self.run_until_complete(main)
         except BaseException as error:
             raise self.wrong or error from None
         finally:
-            never_waits.here = False
             self.interrupts = None
             for thread in self.threads:
                 thread.dismiss()

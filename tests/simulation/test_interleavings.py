@@ -151,7 +151,6 @@ def test_in_sync_whoever_waits_cancels_or_closes_leaves_no_call_behind() -> None
                 for done in [history.stage.start_thread(deed) for deed in deeds]:
                     await done
                 history.stage.interrupts = None
-                await history.stage.start_thread(history.inner.close)
                 assert pending.done()
 
             with history.ears.listening():

@@ -223,25 +223,28 @@ class Transport:
 
 
 class Rubric:
-    """Scores by the word. It raises for some, and for some it asks another judge for a second opinion."""
+    """Scores by the word. It raises for some, and for some it asks the judge that waits for it, or tries to."""
 
-    def __init__(self, world: World, independent: bool, second: Callable[[str], float] | None) -> None:
+    def __init__(self, world: World, asks: Callable[[], object]) -> None:
         self._world = world
-        self._second = second
-        self.independent = independent
+        self._asks = asks
 
     def messages(self, sample: Sample) -> list[dict[str, object]]:
         self._world.looking_at = sample.response
         if sample.response.startswith("unwritten"):
             raise SystemExit(self._world.blame(sample.response, "messages exits"))
+        if sample.response in ("nested-0", "nested-1"):
+            self._world.blame(sample.response, "this sample's messages: AsksJudge")
+            self._asks()
         return [{"role": "user", "content": sample.response}]
 
     def parse(self, text: str) -> float:
         score, word = text.split()[0], text.split()[-1]
         if word.startswith("unread"):
             raise asyncio.CancelledError(self._world.blame(word, "parse is cancelled"))
-        if word.startswith("nested") and self._second is not None:
-            return self._second(word)
+        if word.startswith("nested"):
+            self._world.blame(word, "the rubric's parse raised AsksJudge")
+            self._asks()
         return float(score)
 
 

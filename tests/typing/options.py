@@ -29,8 +29,8 @@ class OfTheSample(OfTheText):
 
 
 def opens(mode: str, options: dict[str, Any]) -> None:
-    assert_type(rc.open_judge("asyncio", ENDPOINT, max_concurrent="auto", cache="judge.sqlite"), rc.AsyncioJudge)
-    assert_type(rc.open_judge("asyncio", ENDPOINT, transport="httpx", background="process"), rc.AsyncioJudge)
+    assert_type(rc.open_judge("asyncio", ENDPOINT, max_concurrent="auto", cache="judge.sqlite"), rc.Judge)
+    assert_type(rc.open_judge("asyncio", ENDPOINT, transport="httpx", background="process"), rc.Judge)
     assert_type(rc.open_judge("process", ENDPOINT, workers=4, worker_setup=print, deadline=5), rc.Judge)
     assert_type(rc.open_judge("sync", ENDPOINT, rubric=OfTheText(), request_timeout=None), rc.Judge)
     assert_type(rc.open_judge("sync", ENDPOINT, rubric=OfTheSample()), rc.Judge)

@@ -60,7 +60,7 @@ def judge_here(connection: Connection, open_driver: Callable[[], LoopDriver], le
     log.setLevel(level)
     driver = open_driver()
     calls: dict[int, Call] = {}
-    runs: dict[int, Run] = {}
+    runs: dict[int, Run] = {}  # of streams, until they are over
 
     def begin(number: int, rows: list[tuple[int, bytes | str]], deadline: float, run: int | None) -> None:
         verdicts: list[tuple[Any, ...]] = []
@@ -92,7 +92,7 @@ def judge_here(connection: Connection, open_driver: Callable[[], LoopDriver], le
                 verdicts.append((index, *_values(Answer(failure=failure).verdict())))
         flush()
         if samples:  # one clock for all processes
-            shared = None if run is None else runs.setdefault(run, Run(1))
+            shared = None if run is None else runs.setdefault(run, Run())
             calls[number] = call = Call(samples, deadline, tell, finished, shared)
             driver.begin(call)
 
@@ -111,8 +111,8 @@ def judge_here(connection: Connection, open_driver: Callable[[], LoopDriver], le
                     begin(*content)
                 elif kind == "abandon" and (call := calls.pop(content[0], None)) is not None:
                     driver.abandon(call)
-                elif kind == "forget" and (run := runs.pop(content[0], None)) is not None:
-                    driver.release(run)
+                elif kind == "release":
+                    runs.pop(content[0], None)
                 elif kind == "stats":
                     send("stats", content[0], figures=True)
                 elif kind == "close":

@@ -12,20 +12,16 @@ import math
 import threading
 from collections import deque
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
-from functools import partial
-from typing import Any
 
-from ...calls import Call, Driver, Run, WouldBlock
+from ...calls import Call, Driver
 from ...clock import Clock
 from ...failures import Failure, RewardcoreError, described
-from ...reply import Answer, Reply
-from ...rubrics.rubric import grade
+from ...reply import Answer
 from ...stats import Stats
 from ..engine import Engine
-from ..flight import Aside, Flight, GiveUp
+from ..flight import Flight, GiveUp
 from ..transports import Transport
-from .loop_thread import LoopThread, shut_down
+from .loop_thread import LoopThread
 
 #: Replies that come as quickly as this come by the handful: read together, and the next sent together, they cost a
 #: quarter less than one by one. For slower ones it would only mean to wait, a turn of the loop at a time.
@@ -51,11 +47,9 @@ class LoopDriver(Driver):
         self.loop = thread.loop
         self._transport: Transport | None = None
         self._workers: dict[asyncio.Task[None], Flight | None] = {}
-        self._aside: ThreadPoolExecutor | None = None  # where a rubric may wait for another judge
-        self._asides: dict[asyncio.Task[None], None] = {}
         self._alarm: asyncio.TimerHandle | None = None
         self._alarm_at = math.inf
-        self._posted: deque[tuple[Callable[[Any], None], Call | Run]] = deque()
+        self._posted: deque[tuple[Callable[[Call], None], Call]] = deque()
         self._posting = threading.RLock()  # a stream that the garbage collector ends may post in the midst of a post
         self._closed = False
 
@@ -67,9 +61,6 @@ class LoopDriver(Driver):
 
     def abandon(self, call: Call) -> None:
         self._post(self._abandon, call)
-
-    def release(self, run: Run) -> None:
-        self._post(self.engine.release, run)
 
     def stats(self) -> Stats:
         figures = self.engine.stats.snapshot()
@@ -83,8 +74,6 @@ class LoopDriver(Driver):
             self._thread.run(self.shut())
         finally:
             self._thread.release()
-            if self._aside is not None:
-                shut_down(self._aside)
             self._close_engine(self.engine)
 
     def _end_beside(self) -> None:
@@ -92,13 +81,13 @@ class LoopDriver(Driver):
         with contextlib.suppress(RuntimeError):  # the loop is closed
             self.loop.call_soon_threadsafe(super()._end_beside)
 
-    def _post(self, action: Callable[[Any], None], subject: Call | Run) -> bool:
+    def _post(self, action: Callable[[Call], None], call: Call) -> bool:
         """One wake-up of the loop for however many calls have gathered."""
         with self._posting:
             if self._closed:
                 return False
             is_first = not self._posted
-            self._posted.append((action, subject))
+            self._posted.append((action, call))
             if is_first:
                 self.loop.call_soon_threadsafe(self._read_post)
             return True
@@ -108,11 +97,11 @@ class LoopDriver(Driver):
     def _read_post(self) -> None:
         with self._posting:
             posted, self._posted = self._posted, deque()
-        for action, subject in posted:
+        for action, call in posted:
             try:
-                action(subject)
+                action(call)
             except Exception as error:
-                self.engine.rescue(error, [subject] if isinstance(subject, Call) else [], self.clock.now())
+                self.engine.rescue(error, [call], self.clock.now())
         self._pump()
 
     def _abandon(self, call: Call) -> None:
@@ -134,10 +123,6 @@ class LoopDriver(Driver):
                 return step
             if isinstance(step, GiveUp):
                 step.flight.carrier.cancel()
-            elif isinstance(step, Aside):
-                task = self.loop.create_task(self._go_aside(step))
-                self._asides[task] = None
-                task.add_done_callback(self._asides.pop)
             else:
                 self._set_alarm(step)
                 return None
@@ -177,9 +162,10 @@ class LoopDriver(Driver):
                 reply = await send(flight.request.body)
                 if is_quick:
                     await asyncio.sleep(0)
-                answer = reply if isinstance(reply, Answer) else self._grade(reply)
-                if answer is None:
-                    answer = await self._in_thread(partial(grade, engine.rubric, reply))  # type: ignore[arg-type]
+                if isinstance(reply, Answer):
+                    answer: Answer | None = reply  # a worker process has read it
+                else:
+                    answer = Answer(reply) if engine.reads_sample else engine.read(reply)
             except Failure as failure:
                 answer = Answer(failure=failure)
             except asyncio.CancelledError:
@@ -218,39 +204,13 @@ class LoopDriver(Driver):
         if not self._closed:
             self._pump()
 
-    def _grade(self, reply: Reply) -> Answer | None:
-        """None where the rubric waits for another judge, and is from then on read in other threads."""
-        if self.engine.reads_sample:
-            return Answer(reply)
-        if self._aside is not None:
-            return None
-        loop_time = self.engine.loop_time
-        began = loop_time.begin()
-        try:
-            answer = grade(self.engine.rubric, reply)
-        except WouldBlock:
-            return None
-        loop_time.end("parse", began)
-        return answer
-
-    async def _go_aside(self, aside: Aside) -> None:
-        aside.then(await self._in_thread(aside.work))
-        self._pump()
-
-    def _in_thread(self, work: Callable[[], Any]) -> asyncio.Future[Any]:
-        """As many threads as there may be requests: each may have to wait for another judge."""
-        if self._aside is None:
-            self._aside = ThreadPoolExecutor(self.engine.pace.ceiling, thread_name_prefix="rewardcore-rubric")
-        return self.loop.run_in_executor(self._aside, work)
-
     async def shut(self) -> None:
         if self._alarm is not None:
             self._alarm.cancel()
         self.engine.close(self.clock.now())
-        tasks = [*self._workers, *self._asides]
-        for task in tasks:
+        for task in self._workers:
             task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await asyncio.gather(*self._workers, return_exceptions=True)
         await asyncio.sleep(0)  # their callbacks
         if self._transport is not None:
             await self._transport.close()

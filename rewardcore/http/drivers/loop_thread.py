@@ -14,13 +14,13 @@ from collections.abc import Coroutine
 from concurrent.futures import ThreadPoolExecutor, wait
 from typing import Any, TypeVar
 
-from ...calls import check_may_wait, never_waits
+from ...calls import at_work, check_may_wait
 from ...clock import LOOK_UP_SECONDS, Clock
 from ...forks import no_fork
 
 T = TypeVar("T")
 
-#: How long a thread that nothing can interrupt is waited for: one that looks up a name, or that a rubric holds up.
+#: How long a thread that nothing can interrupt is waited for: one that looks up a name.
 _PATIENCE_SECONDS = 2.0
 
 _loops: dict[tuple[int, Clock], LoopThread] = {}
@@ -33,7 +33,7 @@ class LoopThread:
         self.loop = clock.new_event_loop()
         self._clock = clock
         self._users = 0
-        self._executor = ThreadPoolExecutor(thread_name_prefix="rewardcore-aside")
+        self._executor = ThreadPoolExecutor(thread_name_prefix="rewardcore-lookup")
         self.loop.set_default_executor(self._executor)
         self._thread = threading.Thread(target=self._run, name="rewardcore-loop", daemon=True)
         self._thread.start()
@@ -65,9 +65,9 @@ class LoopThread:
 
     def _run(self) -> None:
         asyncio.set_event_loop(self.loop)
-        never_waits.here = True
         try:
-            self.loop.run_forever()
+            with at_work():
+                self.loop.run_forever()
             self.loop.run_until_complete(self.loop.shutdown_asyncgens())
             shut_down(self._executor)
         finally:

@@ -13,7 +13,6 @@ import itertools
 import logging
 import pickle
 import threading
-import weakref
 from collections import deque
 from collections.abc import Callable
 from operator import attrgetter
@@ -56,7 +55,6 @@ class RemoteDriver(Driver):
         self._calls: dict[int, Call] = {}
         self._alarms: dict[int, asyncio.TimerHandle] = {}
         self._overdue: dict[int, int] = {}  # samples that were counted as late here, and not yet by the child
-        self._runs: weakref.WeakKeyDictionary[Run, int] = weakref.WeakKeyDictionary()
         self._figures = Stats(), Stats()  # of the children that are gone, and of this one
         self._asked: dict[int, Event] = {}
         self._is_deaf = False  # it did not answer the last who asked, and has said nothing since
@@ -74,6 +72,9 @@ class RemoteDriver(Driver):
 
     def abandon(self, call: Call) -> None:
         self._post(self._abandon, call)
+
+    def release(self, run: Run) -> None:
+        self._post(self._release, run)
 
     def stats(self) -> Stats:
         check_may_wait()
@@ -94,7 +95,7 @@ class RemoteDriver(Driver):
         with contextlib.suppress(RuntimeError):  # the loop is closed
             self._thread.loop.call_soon_threadsafe(super()._end_beside)
 
-    def _post(self, action: Callable[[Any], None], subject: Call | Event) -> bool:
+    def _post(self, action: Callable[[Any], None], subject: Call | Run | Event) -> bool:
         with self._posting:
             if not self._closed:
                 self._thread.loop.call_soon_threadsafe(action, subject)
@@ -117,8 +118,9 @@ class RemoteDriver(Driver):
             if self._child.reason:
                 self._bury(self._child)
                 self._child = self._open_child(self)
-            run = None if call.run is None else self._run_number(call.run)
-            self._child.write(_pack_call(call, run))
+            if call.run is not None and not call.run.number:
+                call.run.number = next(self._numbers)
+            self._child.write(_pack_call(call))
         except Exception as error:
             self._fail(number, Failure(f"the call did not reach the process that judges: {_told(error)}"))
 
@@ -127,16 +129,8 @@ class RemoteDriver(Driver):
         self._ending[task] = None
         task.add_done_callback(self._ending.pop)
 
-    def _run_number(self, run: Run) -> int:
-        """The child knows a stream's run by its number, and forgets it when the parent has."""
-        if (number := self._runs.get(run)) is None:
-            number = self._runs[run] = next(self._numbers)
-            weakref.finalize(run, self._forget, number).atexit = False
-        return number
-
-    def _forget(self, number: int) -> None:
-        with contextlib.suppress(RuntimeError):  # closed, and the loop with it
-            self._thread.loop.call_soon_threadsafe(self._child.write, pack("forget", number))
+    def _release(self, run: Run) -> None:
+        self._child.write(pack("release", run.number))
 
     def _abandon(self, call: Call) -> None:
         call.let_go()
@@ -244,7 +238,7 @@ def _told(error: BaseException) -> str:
     return f"{type(error).__name__}: {error}"
 
 
-def _pack_call(call: Call, run: int | None) -> bytes:
+def _pack_call(call: Call) -> bytes:
     samples, call.fresh = call.fresh, deque()
     rows: list[tuple[int, bytes | str]] = []
     for index, sample in samples:
@@ -252,4 +246,4 @@ def _pack_call(call: Call, run: int | None) -> bytes:
             rows.append((index, pack(*_fields(sample))))
         except Exception as error:
             rows.append((index, f"{type(error).__name__}: {error}"))
-    return pack("begin", call.number, rows, call.deadline, run)
+    return pack("begin", call.number, rows, call.deadline, None if call.run is None else call.run.number)

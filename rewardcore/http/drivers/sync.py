@@ -9,7 +9,7 @@ import contextlib
 import weakref
 from typing import Any
 
-from ...calls import Batch, Call
+from ...calls import Call
 from ...failures import RewardcoreError
 from .loop import LoopDriver
 
@@ -27,14 +27,10 @@ class SyncDriver(LoopDriver):
                 raise RewardcoreError("this judge is closed; open another")
             self._unasked[call] = True
 
-    def begin_now(self, call: Call) -> None:
-        super().begin(call)
-
-    def wait(self, batch: Batch, timeout: float | None) -> bool:
-        if self._unasked.pop(batch.call, False):
-            batch.call.deadline = self.clock.now() + self._deadline
-            super().begin(batch.call)
-        return super().wait(batch, timeout)
+    def wanted(self, call: Call) -> None:
+        if self._unasked.pop(call, False):
+            call.deadline = self.clock.now() + self._deadline
+            super().begin(call)
 
     def abandon(self, call: Call) -> None:
         self._unasked.pop(call, False)

@@ -17,6 +17,7 @@ import warnings
 from collections.abc import Awaitable, Callable
 from multiprocessing.connection import Connection
 
+from ...calls import at_work
 from ...failures import Failure, WorkerDied
 from ...reply import Answer
 from ...rubrics import Rubric
@@ -163,9 +164,10 @@ def _answer_requests(
 
     def work() -> None:
         threading.Thread(target=_end_with_the_parent, name="rewardcore-parent", daemon=True).start()
-        while True:
-            packed = _pack(answer(connection.recv_bytes()))
-            connection.send_bytes(packed)
+        with at_work():
+            while True:
+                packed = _pack(answer(connection.recv_bytes()))
+                connection.send_bytes(packed)
 
     return work
 
