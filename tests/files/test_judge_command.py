@@ -98,7 +98,6 @@ NOT_DONE = [
     "samples.jsonl",
     "verdicts.jsonl.partial",
     "verdicts.jsonl.partial.configuration",
-    "verdicts.jsonl.partial.index",
 ]
 
 
