@@ -11,7 +11,7 @@ import subprocess
 import threading
 from collections.abc import Callable, Container
 
-from rewardcore.serving.keeper import _descendants
+import psutil
 
 _QUERY = ("nvidia-smi", "--query-compute-apps=pid,process_name,used_memory", "--format=csv,noheader")
 SECONDS = 5.0
@@ -34,6 +34,10 @@ def strangers(listing: str, ours: Container[int]) -> set[str]:
     return {f"{row[1]} (pid {row[0]})" for row in processes if int(row[0]) not in ours}
 
 
+def _descendants() -> set[int]:
+    return {child.pid for child in psutil.Process().children(recursive=True)}
+
+
 class Watch(contextlib.AbstractContextManager["Watch"]):
     """Looks at once, now and then, and at the end; `seen` are strangers, `is_blind` where nobody could ever tell."""
 
@@ -52,9 +56,9 @@ class Watch(contextlib.AbstractContextManager["Watch"]):
         self.seen |= found
 
     def _strangers(self) -> set[str]:
-        self._ours |= _descendants().keys()
+        self._ours |= _descendants()
         listing = self._listed()
-        self._ours |= _descendants().keys()
+        self._ours |= _descendants()
         self.is_blind = self.is_blind and not listing.strip()
         return strangers(listing, self._ours)
 
