@@ -24,6 +24,7 @@ from typing import Protocol, TypeGuard, runtime_checkable
 import orjson
 
 from ..failures import CacheError, ConfigurationError, described, is_ctrl_c
+from ..forks import at_fork
 from ..notices import Once, say
 from ..reply import Reply
 from .cache_file import connect, insist
@@ -268,8 +269,7 @@ def _release_caches_in_child() -> None:
     _release_caches()
 
 
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(before=_hold_caches, after_in_parent=_release_caches, after_in_child=_release_caches_in_child)
+at_fork(before=_hold_caches, after_in_parent=_release_caches, after_in_child=_release_caches_in_child)
 
 
 def _identity(path: Path) -> tuple[int, int] | None:

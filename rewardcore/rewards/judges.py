@@ -17,6 +17,7 @@ from typing import Any, Literal
 from weakref import WeakSet
 
 from ..failures import ConfigurationError, NotJudged
+from ..forks import at_fork
 from ..http.endpoint import Endpoint
 from ..judge import Judge, open_judge
 from ..options import is_number
@@ -160,8 +161,7 @@ def _forget_the_parents_lock() -> None:
     _opening = threading.Lock()
 
 
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_forget_the_parents_lock)
+at_fork(after_in_child=_forget_the_parents_lock)
 
 
 def _key(endpoint: Endpoint, rubric: Rubric, mode: str, options: dict[str, Any]) -> object:

@@ -21,6 +21,8 @@ from typing import IO
 
 import psutil
 
+from ..forks import at_fork
+
 _KEEPER = Path(__file__).with_name("keeper.py")
 #: What the keeper may need beyond the grace, and to kill.
 _KEEPER_SECONDS = 5.0
@@ -166,5 +168,4 @@ def _disown_all() -> None:
 
 
 _running: weakref.WeakSet[KeptProcess] = weakref.WeakSet()
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_disown_all)
+at_fork(after_in_child=_disown_all)
