@@ -17,7 +17,7 @@ import orjson
 
 from ..failures import ConfigurationError
 from ..options import is_number
-from .secrets import Mask, Secret
+from .mask import Mask, Secret
 
 _RESERVED = dict.fromkeys(("model", "messages", "stream"), "the judge sets it") | {
     "n": "several draws are repeats of a sample, under a rubric that is independent"
