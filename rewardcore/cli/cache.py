@@ -11,6 +11,7 @@ from typing import Annotated
 
 import typer
 
+from ..arguments import check_whole
 from ..failures import ConfigurationError
 from ..words import printable
 from .console import Console, Json, Quiet
@@ -103,8 +104,7 @@ def prune(
 
     if [older_than, keep_newest, model].count(None) != 2:
         raise ConfigurationError("say what to delete: one of --older-than, --keep-newest and --model")
-    if keep_newest is not None and keep_newest < 0:
-        raise ConfigurationError(f"--keep-newest must be a number of replies, not {keep_newest}")
+    check_whole("--keep-newest", keep_newest, None, least=0)
     console, age = Console(quiet, json), None if older_than is None else _age(older_than)
     try:
         with console.progress("rows read") as tell:

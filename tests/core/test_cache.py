@@ -92,7 +92,7 @@ def test_memory_never_holds_more_than_its_size():
 
 @pytest.mark.parametrize("size", [0, -1, None, "10", 1.5, True, float("inf")])
 def test_a_size_that_is_none_is_named(size):
-    with pytest.raises(ConfigurationError, match="size must be a whole number of replies above 0"):
+    with pytest.raises(ConfigurationError, match="size must be a whole number above 0, not"):
         MemoryCache(size)
 
 

@@ -335,7 +335,7 @@ def test_prune_says_what_it_freed(path):
         (["--older-than", "30d", "--model", "m"], "one of --older-than, --keep-newest and --model"),
         (["--older-than", "30"], "--older-than must be a number and a unit, s, m, h, d or w, as in 30d, not '30'"),
         (["--older-than", "-3d"], "--older-than"),
-        (["--keep-newest", "-1"], "--keep-newest must be a number of replies, not -1"),
+        (["--keep-newest", "-1"], "--keep-newest must be a whole number of at least 0 or None, not -1"),
         (["--keep-newest", "many"], "--keep-newest"),
     ],
 )
