@@ -193,7 +193,7 @@ def measure_resumed(rows: int = REJECTION_RESUMED.n) -> Resumed:
 
 
 def finish_all_but_a_few(directory: Path, rows: int) -> None:
-    """As a killed run leaves it: a journal with its index."""
+    """As a killed run leaves it."""
     data = write_rows(_of_one_rollout(rows), directory)
     folder = directory / CHECKPOINT.directory
     folder.mkdir()
@@ -205,7 +205,6 @@ def finish_all_but_a_few(directory: Path, rows: int) -> None:
             error = abs(3.0 - row["answer"])
             result.add(0, rewardcore.Verdict("ok", error, "I would say <answer>3</answer>"))
             file.write(json.dumps(result.document()).encode() + b"\n")
-    Journal(folder / JOURNAL, configuration).close()  # which makes the index
 
 
 def measure_stream(rows: int = REJECTION_STREAM.n) -> Growth:

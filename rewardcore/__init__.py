@@ -54,7 +54,8 @@ _GENERATORS = {"TorchGenerator": "torch", "VllmGenerator": "vllm", "VerlActorGen
 
 def __getattr__(name: str) -> typing.Any:
     if name == _SERVER:
-        return importlib.import_module(".serving.vllm_server", __name__).VllmServer
+        with _needs_extra("serving", name):
+            return importlib.import_module(".serving.vllm_server", __name__).VllmServer
     if name not in _GENERATORS:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     extra = _GENERATORS[name]

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self, Unpack, overload
 from .calls import Batch, Driver, Pending, check_may_wait, open_drivers
 from .clock import Event
 from .failures import ConfigurationError, RewardcoreError, described
-from .forks import no_fork
+from .forks import at_fork, no_fork
 from .notices import Losses, Tally, say
 from .options import AnyOptions, AsyncioOptions, HttpOptions, ProcessOptions, SelfOptions
 from .progress import Watcher, watched
@@ -268,8 +268,7 @@ def _hire_anew() -> None:
         judge._hiring = threading.Lock()
 
 
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_hire_anew)
+at_fork(after_in_child=_hire_anew)
 
 
 #: mode → the module and its function that opens it, and the options it takes.

@@ -1,13 +1,10 @@
-"""What `open_judge` takes in each mode, for editors and type checkers; `open_judge` reads the names from here.
-
-And what an option, wherever one is checked, counts as a number.
-"""
+"""What `open_judge` takes in each mode, for editors and type checkers; `open_judge` reads the names from here."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Literal, TypedDict, TypeGuard
+from typing import TYPE_CHECKING, Literal, TypedDict
 
 if TYPE_CHECKING:
     from .clock import Clock
@@ -49,8 +46,3 @@ class AnyOptions(ProcessOptions, AsyncioOptions, total=False):
     """Where the mode is known only when it runs; a literal mode's wrong option is then found at `open_judge`."""
 
     batch_size: int | Literal["auto"] | None
-
-
-def is_number(value: object) -> TypeGuard[int | float]:
-    """True and False are none, though Python counts them among them."""
-    return isinstance(value, int | float) and not isinstance(value, bool)

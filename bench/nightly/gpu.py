@@ -10,10 +10,15 @@ import contextlib
 import threading
 from collections.abc import Callable
 
+import psutil
+
 from rewardcore.memory.neighbours import Process, processes
-from rewardcore.serving.keeper import _descendants
 
 SECONDS = 5.0
+
+
+def _descendants() -> set[int]:
+    return {child.pid for child in psutil.Process().children(recursive=True)}
 
 
 class Watch(contextlib.AbstractContextManager["Watch"]):
@@ -38,9 +43,9 @@ class Watch(contextlib.AbstractContextManager["Watch"]):
         self._seen |= found
 
     def _strangers(self) -> set[Process]:
-        self._ours |= _descendants().keys()
+        self._ours |= _descendants()
         listed = self._listed()
-        self._ours |= _descendants().keys()
+        self._ours |= _descendants()
         self.is_blind = self.is_blind and not listed
         return {process for process in listed if process.pid not in self._ours}
 

@@ -11,6 +11,7 @@ from typing import Annotated
 
 import typer
 
+from ..arguments import check_whole
 from ..failures import ConfigurationError
 from ..words import printable
 from .console import Console, Json, Quiet
@@ -103,17 +104,15 @@ def prune(
 
     if [older_than, keep_newest, model].count(None) != 2:
         raise ConfigurationError("say what to delete: one of --older-than, --keep-newest and --model")
-    if keep_newest is not None and keep_newest < 0:
-        raise ConfigurationError(f"--keep-newest must be a number of replies, not {keep_newest}")
+    check_whole("--keep-newest", keep_newest, None, least=0)
     console, age = Console(quiet, json), None if older_than is None else _age(older_than)
-    is_shrunk = False
     try:
         with console.progress("rows read") as tell:
             done = cache_prune.prune(path, tell, older_than=age, keep_newest=keep_newest, model=model, dry_run=dry_run)
         before = bytes_on_disk(path)
         if not dry_run:
             with console.progress("pages given back") as tell:
-                is_shrunk = cache_prune.shrink(path, tell)
+                cache_prune.shrink(path, tell)
     except KeyboardInterrupt as end:
         end.add_note(f"{path} is whole, and some replies may be gone; run the same again to go on")
         raise
@@ -121,16 +120,10 @@ def prune(
     what, freed = f"{done.deleted:,} of {done.replies:,} replies", max(0, before - after)
     if dry_run:
         console.say(f"{path}: would delete {what}; run it without --dry-run")
-    elif is_shrunk:
-        console.say(f"{path}: deleted {what}, freed {_size(freed)}, {_size(after)} on disk now")
     else:
-        console.say(
-            f"{path}: deleted {what}; new ones take their room, but the file, of an older make, can only shrink from"
-            f" its {_size(after)} while no judge has it open: run this again then"
-        )
+        console.say(f"{path}: deleted {what}, freed {_size(freed)}, {_size(after)} on disk now")
     console.result(
-        {"path": str(path), "dry_run": dry_run, "bytes_freed": freed, "bytes_on_disk": after, "shrunk": is_shrunk}
-        | done._asdict()
+        {"path": str(path), "dry_run": dry_run, "bytes_freed": freed, "bytes_on_disk": after} | done._asdict()
     )
 
 

@@ -9,6 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from .. import rubrics
+from ..arguments import check_choice, check_whole
 from ..failures import ConfigurationError, RewardcoreError
 from ..files.judging import FileRun, check_output, finished_before, partial_of, survey_of
 from ..files.rows import Rows, open_rows
@@ -75,10 +76,8 @@ def judge(
         extra_body=read_extra_body(extra_body),
         identity=identity,
     )
-    if mode not in _MODES:
-        raise ConfigurationError(f"--mode must be one of {', '.join(_MODES)}, not {mode!r}")
-    if max_failures < 0:
-        raise ConfigurationError(f"--max-failures must be 0 or more, not {max_failures}")
+    check_choice("--mode", mode, *_MODES)
+    check_whole("--max-failures", max_failures, least=0)
     if out.suffix not in (".jsonl", ".ndjson"):
         raise ConfigurationError(f"OUT must end in .jsonl, not {out.name!r}")
     limit = _number("--max-concurrent", max_concurrent, int, "auto", "auto")

@@ -1,9 +1,9 @@
 """What is finished, row by row, kept at once and found again after a kill at any moment, for a million rows.
 
-`PATH` has a JSON document a line, in the order in which rows finish. `PATH.index` has a record of 16 bytes for each of
-them (the row and where its line ends), so that a resumed run reads those and not the lines. The lines are the truth: a
-line is whole when it has its newline, and an index that does not fit them is made anew. `PATH.configuration` says what
-they are results of. Not for what is written once, in the end: that is atomic.py's.
+`PATH` has a JSON document a line, in the order in which rows finish: a line is whole when it has its newline, and a
+resumed run reads them all again, a few seconds for a million. `PATH.configuration` says what they are results of. In
+memory are eight bytes a row: where its latest line begins. Not for what is written once, in the end: that is
+atomic.py's.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
-import struct
 import threading
 from array import array
 from collections.abc import Iterator, Mapping
@@ -24,13 +23,8 @@ from ..failures import ConfigurationError, RewardcoreError
 from . import json_lines
 from .atomic import explained, put_aside, write_atomically
 
-_RECORD = struct.Struct("<QQ")
-#: In a record's row: the document is no final one, and the row is not finished.
-_UNFINISHED = 1 << 63
-#: Rows are counted from 0, and each takes a byte of memory.
+#: Rows are counted from 0, and each takes eight bytes of memory.
 _MOST_ROWS = 1 << 30
-#: How many lines are looked at to see whether an index fits.
-_LOOKS = 64
 _READ_BYTES = 1 << 20
 
 
@@ -43,26 +37,25 @@ class Journal:
 
     def __init__(self, path: str | os.PathLike[str], configuration: Mapping[str, Any], resume: bool = True) -> None:
         self.path = Path(path)
-        self._index_path = self.path.with_name(self.path.name + ".index")
         self._configuration_path = self.path.with_name(self.path.name + ".configuration")
         self._writing = threading.Lock()
-        self._finished = bytearray()
-        self._end = 0  # of the last line that has its record
+        #: By row: where its latest line begins, in bytes from 1; negative where that line is not final; 0 without one.
+        self._places = array("q")
+        self._end = 0  # of the last line that has its place
         with contextlib.ExitStack() as opened, explained(self.path):
             if not resume and self.path.exists():
                 with contextlib.closing(_open_alone(self.path)):  # nobody who is at work on it is robbed
-                    put_aside(self.path, self._index_path, self._configuration_path)
+                    put_aside(self.path, self._configuration_path)
             self._lines = opened.enter_context(contextlib.closing(_open_alone(self.path)))
             self._check_configuration(json_lines.parse(json_lines.line_of(configuration)))
-            self._index = opened.enter_context(contextlib.closing(_File(self._index_path)))
-            self._recover()
+            self._catch_up()
             self._opened = opened.pop_all()
 
     def __contains__(self, index: object) -> bool:
-        return isinstance(index, int) and 0 <= index < len(self._finished) and bool(self._finished[index])
+        return isinstance(index, int) and 0 <= index < len(self._places) and self._places[index] > 0
 
     def __len__(self) -> int:
-        return self._finished.count(1)
+        return sum(place > 0 for place in self._places)
 
     @property
     def is_empty(self) -> bool:
@@ -80,30 +73,20 @@ class Journal:
         line = json_lines.line_of({"index": index, **mark, **document})
         with self._writing, explained(self.path):
             if self._lines.size() != self._end:
-                self._catch_up()  # an interrupt came between a line and its record
-            records = self._index.size()
+                self._catch_up()  # an interrupt came between a line and its place
             try:
                 self._lines.append(line)
-                self._index.append(_record(index, final, self._end + len(line)))
-            except OSError:  # a full disk, most likely: there must be no half of anything
+            except OSError:  # a full disk, most likely: there must be no half of a line
                 self._lines.cut(self._end)
-                self._index.cut(records)
                 raise
-            self._note(index, final)
-            self._end += len(line)  # last: until then, an interrupt leaves something to catch up with
+            self._note(index, final, len(line))
 
     def in_order(self) -> Iterator[bytes]:
-        """The latest line of each row, in the order of the rows, by offset: sixteen bytes of memory a row."""
-        with self._writing:
-            rows, ends = self._records()
-        latest = array("Q", bytes(8 * len(self._finished)))  # each row's last record, counted from 1
-        for number, row in enumerate(rows, start=1):
-            latest[row & ~_UNFINISHED] = number
-        del rows
-        for number in latest:
-            if number:
-                start = ends[number - 2] if number > 1 else 0
-                yield self._lines.read(start, ends[number - 1])
+        """The latest line of each row, in the order of the rows."""
+        with self.path.open("rb") as lines:
+            for place in filter(None, self._places):
+                lines.seek(abs(place) - 1)
+                yield lines.readline()
 
     def close(self) -> None:
         self._opened.close()
@@ -111,7 +94,7 @@ class Journal:
     def remove(self) -> None:
         """It has served, and its files go; the lines before what says what they are."""
         with explained(self.path):
-            for path in (self._index_path, self.path, self._configuration_path):
+            for path in (self.path, self._configuration_path):
                 path.unlink(missing_ok=True)
         self.close()
 
@@ -121,10 +104,12 @@ class Journal:
     def __exit__(self, *exception: object) -> None:
         self.close()
 
-    def _note(self, index: int, final: bool) -> None:
-        if index >= len(self._finished):
-            self._finished.extend(bytes(index + 1 - len(self._finished)))
-        self._finished[index] = final
+    def _note(self, index: int, final: bool, length: int) -> None:
+        """The line at the end is this row's."""
+        if index >= len(self._places):
+            self._places.frombytes(bytes(8 * (index + 1 - len(self._places))))
+        self._places[index] = self._end + 1 if final else -self._end - 1
+        self._end += length  # last: until then, an interrupt leaves something to catch up with
 
     def _check_configuration(self, configuration: dict[str, Any]) -> None:
         try:
@@ -144,56 +129,17 @@ class Journal:
         with write_atomically(self._configuration_path) as file:
             file.write(json_lines.line_of(configuration))
 
-    def _recover(self) -> None:
-        """Take the index if it fits, and read whatever lines it does not know."""
-        if not self._take_index():
-            self._index.cut(0)
-            self._finished, self._end = bytearray(), 0
-        self._catch_up()
-
-    def _take_index(self) -> bool:
-        rows, ends = self._records()
-        if not ends:
-            return True
-        # Each line has at least a byte, so an index that is in order stays within the file.
-        is_in_order = ends[-1] <= self._lines.size() and all(map(int.__lt__, ends, ends[1:]))
-        if not is_in_order or max(row & ~_UNFINISHED for row in rows) >= _MOST_ROWS:
-            return False
-        for number in {len(ends) - 1, *range(0, len(ends), max(1, len(ends) // _LOOKS))}:
-            line = self._lines.read(ends[number - 1] if number else 0, ends[number])
-            if _read(line) != (rows[number] & ~_UNFINISHED, rows[number] < _UNFINISHED):
-                return False
-        for row in rows:
-            self._note(row & ~_UNFINISHED, row < _UNFINISHED)
-        self._end = ends[-1]
-        return True
-
-    def _records(self) -> tuple[array[int], array[int]]:
-        """Rows and ends; a half record is left out."""
-        size = self._index.size() // _RECORD.size * _RECORD.size
-        records = array("Q", self._index.read(0, size))
-        return records[::2], records[1::2]
-
     def _catch_up(self) -> None:
-        """Give every whole line past the last record its own, and cut off a half line and a half record at the end."""
-        size = self._index.size() // _RECORD.size * _RECORD.size
-        self._index.cut(size)
-        recorded = _RECORD.unpack(self._index.read(size - _RECORD.size, size))[1] if size else 0
-        records = bytearray()
+        """Note every whole line past the last that is known, and cut off a half line at the end."""
         for line in self._lines.lines(self._end):
-            if (found := _read(line)) is None:
-                if line.endswith(b"\n"):
-                    raise RewardcoreError(
-                        f"{self.path} holds something at byte {self._end} that no run has written: {line[:40]!r}; give"
-                        " another output, or --no-resume to begin anew"
-                    )
-                break  # its writer was killed in the middle of it
-            self._end += len(line)
-            self._note(*found)
-            if self._end > recorded:
-                records += _record(*found, self._end)
-        self._lines.cut(self._end)
-        self._index.append(records)
+            if (found := _read(line)) is not None:
+                self._note(*found, len(line))
+            elif line.endswith(b"\n"):
+                raise RewardcoreError(
+                    f"{self.path} holds something at byte {self._end} that no run has written: {line[:40]!r}; give"
+                    " another output, or --no-resume to begin anew"
+                )
+        self._lines.cut(self._end)  # its writer was killed in the middle of it
 
 
 def _open_alone(path: Path) -> _File:
@@ -232,17 +178,10 @@ class _File:
         if self.size() != size:
             os.ftruncate(self.descriptor, size)
 
-    def append(self, data: bytes | bytearray) -> None:
+    def append(self, data: bytes) -> None:
         rest = memoryview(data)
         while rest:
             rest = rest[os.write(self.descriptor, rest) :]
-
-    def read(self, start: int, end: int) -> bytes:
-        pieces = []
-        while start < end and (piece := os.pread(self.descriptor, end - start, start)):
-            pieces.append(piece)
-            start += len(piece)
-        return b"".join(pieces)
 
     def lines(self, start: int) -> Iterator[bytes]:
         """From there to the end, the last one with or without a newline."""
@@ -259,10 +198,6 @@ def differences(before: Mapping[str, Any], now: Mapping[str, Any]) -> str:
     """Each field that differs, with both values."""
     names = [name for name in {**before, **now} if before.get(name) != now.get(name)]
     return ", ".join(f"{name} was {before.get(name)!r:.80} and is {now.get(name)!r:.80}" for name in names)
-
-
-def _record(index: int, final: bool, end: int) -> bytes:
-    return _RECORD.pack(index if final else index | _UNFINISHED, end)
 
 
 def _read(line: bytes) -> tuple[int, bool] | None:

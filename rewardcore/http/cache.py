@@ -23,7 +23,9 @@ from typing import Protocol, TypeGuard, runtime_checkable
 
 import orjson
 
-from ..failures import CacheError, ConfigurationError, described, is_ctrl_c
+from ..arguments import check_whole
+from ..failures import CacheError, described, is_ctrl_c
+from ..forks import at_fork
 from ..notices import Once, say
 from ..reply import Reply
 from .cache_file import connect, insist
@@ -104,8 +106,7 @@ class MemoryCache:
     """The latest `size` replies of this process; closing a judge does not empty it."""
 
     def __init__(self, size: int = 10_000) -> None:
-        if type(size) is not int or size < 1:
-            raise ConfigurationError(f"size must be a whole number of replies above 0, not {size!r:.40}")
+        check_whole("size", size)
         self._size = size
         self._replies: OrderedDict[bytes, Reply] = OrderedDict()
         self._lock = threading.Lock()
@@ -268,8 +269,7 @@ def _release_caches_in_child() -> None:
     _release_caches()
 
 
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(before=_hold_caches, after_in_parent=_release_caches, after_in_child=_release_caches_in_child)
+at_fork(before=_hold_caches, after_in_parent=_release_caches, after_in_child=_release_caches_in_child)
 
 
 def _identity(path: Path) -> tuple[int, int] | None:

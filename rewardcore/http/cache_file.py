@@ -20,6 +20,7 @@ from ..failures import CacheError
 T = TypeVar("T")
 _APPLICATION_ID = 0x52574443  # "RWDC"
 _VERSION = 1
+_INCREMENTAL = 2
 #: What went into a key stands apart, for people: it is ten times a reply's size, and look-ups want small rows.
 _SCHEMA = (
     "CREATE TABLE replies (key BLOB PRIMARY KEY, text TEXT NOT NULL, usage TEXT, stored_at REAL NOT NULL) "
@@ -111,13 +112,13 @@ def check(connection: sqlite3.Connection) -> bool:
     (tables,) = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
     (identity,) = connection.execute("PRAGMA application_id").fetchone()
     (version,) = connection.execute("PRAGMA user_version").fetchone()
+    (vacuum,) = connection.execute("PRAGMA auto_vacuum").fetchone()
     if not tables and not identity:
         return True
     if identity != _APPLICATION_ID:
         raise sqlite3.DatabaseError("this is the database of another program")
-    if version != _VERSION:
+    if (version, vacuum) != (_VERSION, _INCREMENTAL):
         raise sqlite3.DatabaseError(
-            f"it was written by another version of rewardcore (format {version}), and may be deleted if its replies "
-            "can be paid again"
+            "it was written by another version of rewardcore; delete it if its replies can be paid again"
         )
     return False

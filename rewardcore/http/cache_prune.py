@@ -63,18 +63,15 @@ def prune(
             )
 
 
-def shrink(path: Path, tell: Tell) -> bool:
-    """Give unused pages back to the disk, some at a time; False where an older file cannot while others use it."""
+def shrink(path: Path, tell: Tell) -> None:
+    """Give unused pages back to the disk, some at a time."""
     with explained(path), closing(connect(path)) as connection:
-        if connection.execute("PRAGMA auto_vacuum").fetchone() != (2,) and not _rewrite(connection, tell):
-            return False
         (free,) = connection.execute("PRAGMA freelist_count").fetchone()
         left, before = free, free + 1
         while 0 < left < before:  # a judge may take or leave pages meanwhile
             left, before = _politely(partial(_free_pages, connection)), left
             tell(max(0, free - left), free, "")
         connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
-        return True
 
 
 # What is chosen.
@@ -116,18 +113,18 @@ def _oldest_to_keep(connection: sqlite3.Connection, newest: int, tell: Tell) -> 
     if newest == 0:
         return float("inf"), b""
     statement = "SELECT stored_at, key FROM replies ORDER BY stored_at DESC, key DESC LIMIT 1 OFFSET ?"
-    with _telling(connection, tell, "looking for the newest"):
+    with _telling(connection, tell):
         offset = min(newest, 2**63) - 1  # more than SQLite can count are more than there are
         found: tuple[float, bytes] | None = connection.execute(statement, (offset,)).fetchone()
     return found
 
 
 @contextmanager
-def _telling(connection: sqlite3.Connection, tell: Tell, note: str) -> Iterator[None]:
+def _telling(connection: sqlite3.Connection, tell: Tell) -> Iterator[None]:
     """While one statement takes long. Ctrl-C ends the statement, too."""
 
     def handler() -> None:
-        tell(0, None, note)
+        tell(0, None, "looking for the newest")
 
     connection.set_progress_handler(handler, _STEPS_TOLD)
     try:
@@ -164,16 +161,3 @@ def _free_pages(connection: sqlite3.Connection) -> int:
     connection.execute(f"PRAGMA incremental_vacuum({_PAGES_FREED})").fetchall()
     (left,) = connection.execute("PRAGMA freelist_count").fetchone()
     return int(left)
-
-
-def _rewrite(connection: sqlite3.Connection, tell: Tell) -> bool:
-    """A file of an earlier make is written anew, once, if nobody else has it open: all would wait for that."""
-    try:
-        connection.execute("PRAGMA journal_mode = DELETE")
-    except sqlite3.OperationalError:
-        return False
-    connection.execute("PRAGMA auto_vacuum = INCREMENTAL")
-    with _telling(connection, tell, "writing the file anew"):
-        connection.execute("VACUUM")
-    connection.execute("PRAGMA journal_mode = WAL")
-    return True

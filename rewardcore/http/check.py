@@ -13,8 +13,8 @@ from typing import NamedTuple
 
 import orjson
 
+from ..arguments import is_number
 from ..failures import ConfigurationError, Denied, Failure, Stalled
-from ..options import is_number
 from ..reply import Answer
 from ..rubrics.rubric import grade, reads_sample
 from ..sample import Sample

@@ -15,9 +15,9 @@ from urllib.parse import urlsplit
 
 import orjson
 
+from ..arguments import check, check_kind, check_whole, is_number
 from ..failures import ConfigurationError
-from ..options import is_number
-from .secrets import Mask, Secret
+from .mask import Mask, Secret
 
 _RESERVED = dict.fromkeys(("model", "messages", "stream"), "the judge sets it") | {
     "n": "for several draws, give samples different `draw` numbers; `n` is not supported"
@@ -58,32 +58,24 @@ class Endpoint:
         if self.api_key_env:
             check_key_name(self.api_key_env, "api_key_env")
         if self.temperature is not None:
-            if not is_number(self.temperature) or not 0.0 <= self.temperature <= 2.0:
-                raise ConfigurationError(f"temperature must be a number from 0 to 2 or None, not {self.temperature!r}")
+            is_fine = is_number(self.temperature) and 0.0 <= self.temperature <= 2.0
+            check("temperature", self.temperature, "a number from 0 to 2 or None", is_fine)
             object.__setattr__(self, "temperature", float(self.temperature))  # 0 and 0.0 are one request with one key
         for name in _REPLY_LIMITS:
-            limit = getattr(self, name)
-            if limit is not None and (type(limit) is not int or limit < 1):
-                raise ConfigurationError(f"{name} must be a whole number above 0 or None, not {limit!r}")
+            check_whole(name, getattr(self, name), None)
         if self.max_completion_tokens is not None and self.max_tokens not in (None, _MAX_TOKENS):
             raise ConfigurationError("max_completion_tokens takes the place of max_tokens: give one of them")
         if self.identity is not None and not (isinstance(self.identity, str) and self.identity.strip()):
             raise ConfigurationError(f"identity must be a name such as judge-7b-v3, not {self.identity!r}")
-        if not isinstance(self.extra_body, Mapping | None):
-            raise ConfigurationError(f"extra_body must be a mapping, not {type(self.extra_body).__name__}")
+        check_kind("extra_body", self.extra_body, "a mapping", Mapping)
         for name, reason in _RESERVED.items():
             if name in (self.extra_body or {}):
                 raise ConfigurationError(f"extra_body must not set {name!r}: {reason}")
-        if not isinstance(self.headers, Mapping | None):  # not shown: it may hold a key
-            raise ConfigurationError(
-                f'headers must be a mapping such as {{"X-Team": "…"}}, not {type(self.headers).__name__}'
-            )
+        check_kind("headers", self.headers, 'a mapping such as {"X-Team": "…"}', Mapping)
         if self.headers is not None:
             object.__setattr__(self, "headers", {name: _secret(name, self.headers[name]) for name in self.headers})
-        if not isinstance(self.ca_file, str | os.PathLike | None):
-            raise ConfigurationError(
-                f"ca_file must be the path of a file of PEM certificates, not {self.ca_file!r:.40}"
-            )
+        is_path = isinstance(self.ca_file, str | os.PathLike | None)
+        check("ca_file", self.ca_file, "the path of a file of PEM certificates", is_path)
         if self.ca_file is not None:
             self.ssl_context()  # a file that cannot be used is an error now
 

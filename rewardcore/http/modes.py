@@ -8,6 +8,7 @@ from collections.abc import Callable
 from types import NoneType
 from typing import TYPE_CHECKING, Any, Literal
 
+from ..arguments import check_choice, check_whole
 from ..calls import Driver
 from ..clock import SYSTEM_CLOCK
 from ..failures import ConfigurationError
@@ -44,8 +45,7 @@ def open_process(
     settings = Settings(endpoint, **options)
     if workers is None:
         workers = 4 * (os.cpu_count() or 1)
-    elif type(workers) is not int or workers < 1:
-        raise ConfigurationError(f"workers must be a whole number above 0, not {workers!r}")
+    check_whole("workers", workers)
     if worker_setup is not None and not callable(worker_setup):
         raise ConfigurationError(f"worker_setup must be a function without arguments, not {worker_setup!r:.40}")
     check_children('mode "process"', endpoint=endpoint, rubric=settings.rubric, worker_setup=worker_setup)
@@ -65,10 +65,8 @@ def open_asyncio(
     **options: Any,
 ) -> Judge:
     settings = Settings(endpoint, **options)
-    if transport not in ("aiohttp", "httpx"):
-        raise ConfigurationError(f'transport must be "aiohttp" or "httpx", not {transport!r}')
-    if background not in ("thread", "process"):
-        raise ConfigurationError(f'background must be "thread" or "process", not {background!r}')
+    check_choice("transport", transport, "aiohttp", "httpx")
+    check_choice("background", background, "thread", "process")
     drive = functools.partial(_drive, settings, transport)
     hire: Callable[[], Driver] = drive
     if background == "process":

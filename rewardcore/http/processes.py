@@ -29,6 +29,7 @@ from types import FrameType
 from typing import Any, Protocol
 
 from ..failures import ConfigurationError
+from ..forks import at_fork
 from ..notices import say
 
 #: How long a child has to follow SIGTERM; SIGKILL comes then, which ends one that is stopped too.
@@ -156,8 +157,7 @@ def _disown() -> None:
 
 
 _spawned: weakref.WeakSet[BaseProcess] = weakref.WeakSet()
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_disown)
+at_fork(after_in_child=_disown)
 
 
 class SpawnedChild(asyncio.Protocol):

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import logging
 import os
-import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
+from ..arguments import check, check_seconds, check_whole
 from ..clock import SYSTEM_CLOCK, Clock
-from ..failures import ConfigurationError
 from ..forks import no_fork
 from ..notices import say
-from ..options import is_number
 from ..rubrics import QUALITY, Rubric
 from ..rubrics.rubric import check_rubric
 from .cache import Cache, GuardedCache, MemoryCache, SqliteCache, is_path
@@ -29,6 +27,7 @@ if TYPE_CHECKING:
 CacheChoice = Cache | str | os.PathLike[str] | bool | None
 #: Files that a process opens besides its connections: the cache, libraries, the trainer's own data.
 OTHER_FILES = 32
+_OF_A_CLOCK = ("now", "sleep", "event", "new_event_loop")
 
 
 @dataclass(frozen=True)
@@ -51,29 +50,18 @@ class Settings:
             raise not_an_endpoint(self.endpoint)
         self.endpoint.api_key()  # a key that no header can carry is an error now, not in mid-run
         check_rubric(self.rubric)
-        limit = self.max_concurrent
-        if limit != "auto" and (type(limit) is not int or limit < 1):
-            raise ConfigurationError(f'max_concurrent must be a whole number above 0 or "auto", not {limit!r}')
+        check_whole("max_concurrent", self.max_concurrent, "auto")
         is_cache = isinstance(self.cache, (bool, Cache)) and not isinstance(self.cache, type)
-        if self.cache is not None and not is_cache and not is_path(self.cache):
-            raise ConfigurationError(
-                "cache must be True (in memory), None, the path of a file, or an object with get, put and close, "
-                f"not {self.cache!r}"
-            )
-        if type(self.max_retries) is not int or self.max_retries < 0:
-            raise ConfigurationError(f"max_retries must be a whole number of at least 0, not {self.max_retries!r}")
-        if not all(callable(getattr(self.clock, name, None)) for name in ("now", "sleep", "event", "new_event_loop")):
-            raise ConfigurationError(f"clock must be a rewardcore.clock.Clock, or like one, not {self.clock!r:.40}")
-        if self.wrap_transport is not None and not callable(self.wrap_transport):
-            raise ConfigurationError(
-                "wrap_transport must be a function that is given the mode's transport and returns one that sends by it,"
-                f" not {self.wrap_transport!r:.40}"
-            )
+        wanted = "True (in memory), None, the path of a file, or an object with get, put and close"
+        check("cache", self.cache, wanted, self.cache is None or is_cache or is_path(self.cache))
+        check_whole("max_retries", self.max_retries, least=0)
+        is_clock = all(callable(getattr(self.clock, name, None)) for name in _OF_A_CLOCK)
+        check("clock", self.clock, "a rewardcore.clock.Clock, or like one", is_clock)
+        wanted = "a function that is given the mode's transport and returns one that sends by it"
+        check("wrap_transport", wrap := self.wrap_transport, wanted, wrap is None or callable(wrap))
         for name in ("deadline", "request_timeout", "startup_timeout"):
-            seconds = getattr(self, name)
-            is_left_out = seconds is None and name == "request_timeout"
-            if not is_left_out and not (is_number(seconds) and 0 < seconds <= sys.float_info.max):
-                raise ConfigurationError(f"{name} must be seconds above 0, not {seconds!r:.40}")
+            if name != "request_timeout" or self.request_timeout is not None:
+                check_seconds(name, getattr(self, name))
 
     @property
     def name(self) -> str:

@@ -10,9 +10,9 @@ import orjson
 
 from ..files.atomic import write_atomically
 from . import plots
+from .figures import EDGES, Errors, Figures
 from .plan import Checkpoint
 from .report import aligned, number, write_picture
-from .statistics import EDGES, Errors, Figures
 
 #: Shares of samples that are at most so far from the truth, which is what checkpoints are chosen by.
 _WITHIN = (0.1, 0.5, 1.0)

@@ -12,10 +12,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from ..arguments import check, check_kind, check_whole, is_number
 from ..failures import ConfigurationError
 from ..http.endpoint import Endpoint
 from ..http.settings import Settings
-from ..options import is_number
 from ..serving.launch import file_name
 
 #: So many rollouts may a problem have: the number of a draw has room for them, and for 2 ** 43 rows.
@@ -70,19 +70,14 @@ class Plan:
     resume: bool = True
 
     def __post_init__(self) -> None:
-        for name in ("num_rollout", "concurrency", "max_data"):
-            value = getattr(self, name)
-            if not (value is None and name == "max_data") and (type(value) is not int or value < 1):
-                raise ConfigurationError(f"{name} must be a whole number of at least 1, not {value!r}")
-        if self.num_rollout > MOST_ROLLOUTS:
-            raise ConfigurationError(f"num_rollout must be at most {MOST_ROLLOUTS}, not {self.num_rollout}")
+        check_whole("num_rollout", self.num_rollout, most=MOST_ROLLOUTS)
+        check_whole("concurrency", self.concurrency)
+        check_whole("max_data", self.max_data, None)
         for name in ("system", "prompt_suffix"):
-            if not isinstance(value := getattr(self, name), str):
-                raise ConfigurationError(f"{name} must be a text, not {value!r:.40}")
-        if self.top_p is not None and not (is_number(self.top_p) and 0.0 < self.top_p <= 1.0):
-            raise ConfigurationError(f"top_p must be above 0 and at most 1, not {self.top_p!r}")
-        if not isinstance(self.extra_body, Mapping | None):
-            raise ConfigurationError(f"extra_body must be a mapping, not {type(self.extra_body).__name__}")
+            check(name, value := getattr(self, name), "a text", isinstance(value, str))
+        is_share = self.top_p is None or (is_number(self.top_p) and 0.0 < self.top_p <= 1.0)
+        check("top_p", self.top_p, "above 0 and at most 1", is_share)
+        check_kind("extra_body", self.extra_body, "a mapping", Mapping)
         for name in _FIELDS_OF_THEIR_OWN:
             if name in (self.extra_body or {}):
                 raise ConfigurationError(f"extra_body must not set {name!r}: there is {name} for it")

@@ -11,7 +11,7 @@ from array import array
 from collections.abc import Mapping
 from typing import IO, Any
 
-from .statistics import Errors, median_of
+from .figures import Errors, median_of
 
 _BLUE, _ORANGE, _GREY = "#0072B2", "#D55E00", "#9aa5b1"
 _COLOURS = (_BLUE, _ORANGE, "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")

@@ -12,10 +12,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from ..arguments import is_number
 from ..failures import ConfigurationError, Unparsed
 from ..files.rows import BadRow, Rows
 from ..images import Located, data_url, located
-from ..options import is_number
 from ..progress import Tell
 from ..rubrics.transcript import Piece, as_parts
 from ..sample import Conversation

@@ -14,9 +14,9 @@ import orjson
 
 from ..files.atomic import explained, write_atomically
 from . import plots
+from .figures import Errors, Figures
 from .plan import Checkpoint, Plan
 from .results import FIELDS
-from .statistics import Errors, Figures
 
 RESULTS, STATISTICS, PICTURE = "reject_sampling_results.json", "statistics.txt", "error_distribution.png"
 

@@ -10,13 +10,15 @@ import dataclasses
 import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-from ..failures import ConfigurationError
+from ..failures import ConfigurationError, needs_extra
 from ..http.endpoint import Endpoint
 from ..progress import Say
-from ..serving.vllm_server import VllmServer
 from .plan import Checkpoint
+
+if TYPE_CHECKING:
+    from ..serving.vllm_server import VllmServer
 
 
 class Address(NamedTuple):
@@ -44,6 +46,8 @@ def started(
                 f"model_path says where {checkpoint.name!r} lies; without it a server must be there already: give its"
                 " address with --base-url, or --skip-vllm-launch for one at --model-port"
             )
+        with needs_extra("serving", "a vLLM server of ours"):
+            from ..serving.vllm_server import VllmServer
         return _running(VllmServer(checkpoint.path, checkpoint.name, port, log_dir, arguments, progress=progress))
 
     return serve

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from statistics import fmean
 from typing import Any, Literal
 
+from ..arguments import check_choice, check_whole
 from ..failures import ConfigurationError, Failure, Unparsed, needs_extra
 from ..judge import open_judge
 from ..local.generation import BatchedGeneration
@@ -43,11 +44,7 @@ class GeneralIOConfig(JudgeConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        size = self.self_judge_batch_size
-        if size not in (None, "auto") and (type(size) is not int or size < 1):
-            raise ConfigurationError(
-                f'self_judge_batch_size must be a whole number above 0, "auto" or None, not {size!r}'
-            )
+        check_whole("self_judge_batch_size", self.self_judge_batch_size, "auto", None)
 
 
 @dataclass(frozen=True)
@@ -83,12 +80,10 @@ class GeneralIORewardManager:
         self, data: Any, problem_type: str, rollout_actor_wg: Any = None, n_samples: int = 1
     ) -> tuple[Any, AllScores, list[dict[str, Any]]]:
         """The reward tensor; every score, in batch order; the questions that were asked, with who asked them."""
-        if problem_type not in ("gen", "pred"):
-            raise ConfigurationError(f'problem_type must be "gen" or "pred", not {problem_type!r}')
+        check_choice("problem_type", problem_type, "gen", "pred")
         if rollout_actor_wg is None and (problem_type == "gen" or self.config.use_self_judge):
             raise ConfigurationError(f'rollout_actor_wg is needed: in "{problem_type}" the actor solves or judges')
-        if type(n_samples) is not int or n_samples < 1:
-            raise ConfigurationError(f"n_samples must be a whole number above 0, not {n_samples!r}")
+        check_whole("n_samples", n_samples)
         if (scored := scores_in(data)) is not None:
             return scored[0], {}, []
         rows = rows_of(data, self.tokenizer, self.reward_fn_key)

@@ -7,7 +7,6 @@ Whoever can be shut down says who it is when it asks, and a judge is closed with
 
 from __future__ import annotations
 
-import math
 import os
 import re
 import threading
@@ -16,10 +15,11 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 from weakref import WeakSet
 
+from ..arguments import check_seconds, check_whole
 from ..failures import ConfigurationError, NotJudged
+from ..forks import at_fork
 from ..http.endpoint import Endpoint
 from ..judge import Judge, open_judge
-from ..options import is_number
 from ..rubrics import QUALITY, Rubric
 from ..rubrics import named as named_rubric
 from ..verdict import Verdict
@@ -94,10 +94,8 @@ class JudgeConfig:
 
 def check_bounds(limit: object, deadline: object, limit_name: str, deadline_name: str) -> None:
     """What `open_judge` would say when the first batch is there, said at once and by the names that were given."""
-    if limit != "auto" and (type(limit) is not int or limit < 1):
-        raise ConfigurationError(f'{limit_name} must be a whole number above 0 or "auto", not {limit!r}')
-    if not is_number(deadline) or not 0.0 < deadline < math.inf:
-        raise ConfigurationError(f"{deadline_name} must be seconds above 0, not {deadline!r}")
+    check_whole(limit_name, limit, "auto")
+    check_seconds(deadline_name, deadline)
 
 
 def scores_of(verdicts: Mapping[int, Verdict], total: int) -> dict[int, float]:
@@ -160,8 +158,7 @@ def _forget_the_parents_lock() -> None:
     _opening = threading.Lock()
 
 
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_forget_the_parents_lock)
+at_fork(after_in_child=_forget_the_parents_lock)
 
 
 def _key(endpoint: Endpoint, rubric: Rubric, mode: str, options: dict[str, Any]) -> object:

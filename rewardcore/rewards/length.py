@@ -9,8 +9,8 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+from ..arguments import check, is_number
 from ..failures import ConfigurationError
-from ..options import is_number
 from ..rubrics import Rubric
 from .judges import JudgeConfig
 
@@ -32,10 +32,9 @@ class LengthPenaltyConfig(JudgeConfig):
         super().__post_init__()
         for name in ("penalty_scale", "max_penalty", "peak_ratio", "outer_ratio"):
             value = getattr(self, name)
-            if not is_number(value) or not 0.0 <= value < math.inf:
-                raise ConfigurationError(f"{name} must be a finite number of at least 0, not {value!r}")
-        if not is_number(self.reward_coefficient) or not math.isfinite(self.reward_coefficient):
-            raise ConfigurationError(f"reward_coefficient must be a finite number, not {self.reward_coefficient!r}")
+            check(name, value, "a finite number of at least 0", is_number(value) and 0.0 <= value < math.inf)
+        share = self.reward_coefficient
+        check("reward_coefficient", share, "a finite number", is_number(share) and math.isfinite(share))
         if self.outer_ratio <= self.peak_ratio:
             raise ConfigurationError(f"outer_ratio ({self.outer_ratio}) must exceed peak_ratio ({self.peak_ratio})")
 

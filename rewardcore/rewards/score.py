@@ -24,6 +24,7 @@ from dataclasses import dataclass
 from dataclasses import fields as dataclass_fields
 from typing import Any, Literal, NamedTuple, overload
 
+from ..arguments import check_kind
 from ..failures import ConfigurationError
 from ..rubrics import Rubric
 from ..sample import Sample
@@ -250,10 +251,8 @@ def read_call(arguments: tuple[Any, ...], keywords: Mapping[str, Any]) -> tuple[
 def _row(response: Any, ground_truth: Any, data_source: Any, extra: Any) -> Row:
     if not isinstance(response, str):
         raise ConfigurationError(f"the response must be a text, not {type(response).__name__}")
-    if not isinstance(data_source, str | None):
-        raise ConfigurationError(f"the data source must be a text, not {type(data_source).__name__}")
-    if not isinstance(extra, Mapping | None):
-        raise ConfigurationError(f"extra_info must be a mapping or None, not {type(extra).__name__}")
+    check_kind("the data source", data_source, "a text", str)
+    check_kind("extra_info", extra, "a mapping or None", Mapping)
     return Row(response, ground_truth, data_source or "", extra)
 
 

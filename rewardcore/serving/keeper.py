@@ -2,7 +2,7 @@
 
 stdin is the lifeline: `t`, or its end, is SIGTERM now and SIGKILL after the grace; `k` is SIGKILL now. stdout says the
 command's pid and, once it has ended, its exit code. stderr is the log, the command's too. A pipe, and not the kernel's
-signal at a parent's death: that one comes when the *thread* that started the child ends. Standard library alone.
+signal at a parent's death: that one comes when the *thread* that started the child ends. It imports nothing of ours.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ import subprocess
 import sys
 import time
 
+import psutil
+
 _PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
 _LOOK_SECONDS = 0.2
-_IS_LINUX = sys.platform == "linux"
-_HAS_PROC = os.path.exists("/proc/self/stat")
 
 
 def main(grace: float, command: list[str]) -> None:
-    control = ctypes.CDLL(None).prctl if _IS_LINUX else lambda *_: None
+    control = getattr(ctypes.CDLL(None), "prctl", lambda *_: None)  # Linux alone has it
     # Orphans among the descendants become our children: we find them, and no zombie stays where PID 1 reaps nobody.
     control(_PR_SET_CHILD_SUBREAPER, 1)
     # A thread that blocks signals passes that on to what it starts: to us, and by us to the command.
@@ -55,11 +55,11 @@ def main(grace: float, command: list[str]) -> None:
             return
         if not is_ending and (asked or child.returncode is not None):
             is_ending, kill_at = True, time.monotonic() + grace
-            _signal(child.pid, signal.SIGTERM)
+            _signal_all(signal.SIGTERM)
         if b"k" in asked:
             kill_at = -math.inf
         if time.monotonic() >= kill_at:
-            _signal(child.pid, signal.SIGKILL)
+            _signal_all(signal.SIGKILL)
 
 
 def _wake_on(*numbers: signal.Signals) -> int:
@@ -88,49 +88,15 @@ def _reap(child: subprocess.Popen[bytes]) -> bool:
                 child.returncode = os.waitstatus_to_exitcode(found[1])
                 _tell("exit", child.returncode)
     except ChildProcessError:
-        return not _IS_LINUX and _exists(child.pid)
-    return True
-
-
-def _signal(group: int, number: signal.Signals) -> None:
-    """To the command's group at once, and to those of its descendants that have left the group."""
-    family = _descendants()
-    if group in family.values() or not _HAS_PROC:  # else its number may be somebody else's by now
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.killpg(group, number)
-    for pid, its_group in family.items():
-        if its_group != group:
-            with contextlib.suppress(ProcessLookupError, PermissionError):
-                os.kill(pid, number)
-
-
-def _exists(group: int) -> bool:
-    """Where orphans do not become ours, those of the command's group are all that can be known."""
-    try:
-        os.killpg(group, 0)
-    except OSError:
         return False
     return True
 
 
-def _descendants() -> dict[int, int]:
-    """The process groups of all that live, by pid. Without /proc, none is known beside the group."""
-    family: dict[int, list[tuple[int, int, bool]]] = {}
-    for name in os.listdir("/proc") if _HAS_PROC else ():
-        if name.isdigit():
-            try:
-                with open(f"/proc/{name}/stat", "rb") as file:
-                    state, parent, group = file.read().rpartition(b")")[2].split()[:3]
-            except OSError:  # it has ended meanwhile
-                continue
-            family.setdefault(int(parent), []).append((int(name), int(group), state not in (b"Z", b"X")))
-    found, parents = {}, [os.getpid()]
-    while parents:
-        for pid, its_group, is_alive in family.get(parents.pop(), ()):
-            parents.append(pid)
-            if is_alive:
-                found[pid] = its_group
-    return found
+def _signal_all(number: signal.Signals) -> None:
+    """To the command and all its descendants, those that have left its group or its session too."""
+    for each in psutil.Process().children(recursive=True):
+        with contextlib.suppress(psutil.Error):  # it has ended meanwhile
+            each.send_signal(number)
 
 
 if __name__ == "__main__":

@@ -19,6 +19,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import IO
 
+import psutil
+
+from ..forks import at_fork
+
 _KEEPER = Path(__file__).with_name("keeper.py")
 #: What the keeper may need beyond the grace, and to kill.
 _KEEPER_SECONDS = 5.0
@@ -29,7 +33,7 @@ class KeptProcess:
 
     def __init__(self, command: Sequence[str], log: IO[bytes], environment: Mapping[str, str], grace: float) -> None:
         keeper = subprocess.Popen(
-            [sys.executable, "-I", "-S", str(_KEEPER), str(grace), *command],
+            [sys.executable, "-P", str(_KEEPER), str(grace), *command],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=log,
@@ -92,7 +96,7 @@ class _State:
         """Until the command has ended, or with `until_empty` until every process of it has."""
         assert self._keeper.stdout is not None
         if not self._is_ours:
-            return not _exists(self._keeper.pid)
+            return not psutil.pid_exists(self._keeper.pid)
         until = time.monotonic() + seconds
         with self._lock, selectors.DefaultSelector() as selector:
             if not self._is_over and not self._keeper.stdout.closed:
@@ -158,19 +162,10 @@ class _State:
                     pipe.close()
 
 
-def _exists(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except OSError:
-        return False
-    return True
-
-
 def _disown_all() -> None:
     for kept in list(_running):
         kept.disown()
 
 
 _running: weakref.WeakSet[KeptProcess] = weakref.WeakSet()
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_disown_all)
+at_fork(after_in_child=_disown_all)

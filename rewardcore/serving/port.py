@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
-import os
 import socket
-from collections.abc import Callable, Iterator
-from pathlib import Path
+from collections.abc import Callable
+
+import psutil
 
 from ..failures import ConfigurationError
 
 ADDRESS = "127.0.0.1"
-_LISTENING = "0A"
 
 
 def free_port(port: int) -> int:
@@ -37,44 +37,22 @@ def in_use(port: int) -> ConfigurationError:
 
 
 def is_held_by(port: int, ours: Callable[[int], bool]) -> bool:
-    """Whether one of our processes listens there; True where that cannot be known, without /proc."""
-    return not any(_listening(port)) or bool(_listeners(port, ours))
+    """Whether one of our processes listens there; True where that cannot be known."""
+    found = _listeners(port)
+    return not found or any(pid is not None and ours(pid) for pid in found)
 
 
-def _listeners(port: int, among: Callable[[int], bool] = lambda _: True) -> set[int]:
-    """The processes that listen there, as far as this user may see."""
-    sockets = {f"socket:[{inode}]" for inode in _listening(port)}
-    found = set()
-    for entry in Path("/proc").iterdir() if sockets else ():
-        if entry.name.isdigit() and among(int(entry.name)):
-            try:
-                if any(os.readlink(link) in sockets for link in (entry / "fd").iterdir()):
-                    found.add(int(entry.name))
-            except OSError:  # it has ended, or is somebody else's
-                continue
-    return found
+def _listeners(port: int) -> set[int | None]:
+    """The processes that listen there; None stands for those that this user may not see."""
+    with contextlib.suppress(psutil.Error):
+        found = psutil.net_connections("tcp")
+        return {each.pid for each in found if each.status == psutil.CONN_LISTEN and each.laddr.port == port}
+    return set()
 
 
-def _listening(port: int) -> Iterator[str]:
-    for table in ("/proc/net/tcp", "/proc/net/tcp6"):
-        try:
-            rows = Path(table).read_text().splitlines()[1:]
-        except OSError:
-            continue
-        for row in rows:
-            _, local, _, state, *rest = row.split()
-            if state == _LISTENING and int(local.rpartition(":")[2], 16) == port:
-                yield rest[5]
-
-
-def _names(pids: set[int]) -> str:
-    if not pids:
-        return "another process"
-    commands = []
-    for pid in sorted(pids)[:3]:
-        try:
-            command = Path(f"/proc/{pid}/comm").read_text().strip()  # not its arguments, which may hold a key
-        except OSError:
-            command = "?"
-        commands.append(f"process {pid} ({command})")
-    return ", ".join(commands)
+def _names(pids: set[int | None]) -> str:
+    names = []
+    for pid in pids - {None}:
+        with contextlib.suppress(psutil.Error):
+            names.append(f"process {pid} ({psutil.Process(pid).name()})")  # not its arguments, which may hold a key
+    return ", ".join(sorted(names)) or "another process"

@@ -15,9 +15,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 
+from ..arguments import check_whole, is_number
 from ..failures import ConfigurationError, ServerFailed
 from ..http.endpoint import Endpoint
-from ..options import is_number
 from ..progress import Say, waiting
 from . import launch
 from . import port as ports
@@ -53,8 +53,7 @@ class VllmServer:
         progress: bool | Say = True,
     ) -> None:
         self.model_path, self.model_name = launch.model_named(model_path, model_name)
-        if type(port) is not int or not 0 <= port <= 65535:
-            raise ConfigurationError(f"port must be a whole number from 0 to 65535, not {port!r}")
+        check_whole("port", port, least=0, most=65535)
         if not (is_number(startup_timeout) and startup_timeout > 0):
             raise ConfigurationError(f"startup_timeout must be seconds above 0, not {startup_timeout!r}")
         self.port = self._asked_port = port

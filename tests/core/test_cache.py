@@ -92,7 +92,7 @@ def test_memory_never_holds_more_than_its_size():
 
 @pytest.mark.parametrize("size", [0, -1, None, "10", 1.5, True, float("inf")])
 def test_a_size_that_is_none_is_named(size):
-    with pytest.raises(ConfigurationError, match="size must be a whole number of replies above 0"):
+    with pytest.raises(ConfigurationError, match="size must be a whole number above 0, not"):
         MemoryCache(size)
 
 
@@ -366,6 +366,15 @@ def other_version(path):
     connection.close()
 
 
+def no_room_given_back(path):
+    """As files were written before they could be made smaller while judges use them."""
+    SqliteCache(path).close()
+    with contextlib.closing(sqlite3.connect(path, isolation_level=None)) as connection:
+        connection.execute("PRAGMA journal_mode = DELETE")
+        connection.execute("PRAGMA auto_vacuum = NONE")
+        connection.execute("VACUUM")
+
+
 def spoilt_header(path):
     SqliteCache(path).close()
     content = bytearray(path.read_bytes())
@@ -378,7 +387,8 @@ UNUSABLE = {
     "spoilt in the middle": (spoilt_header, "malformed"),
     "another program's": (other_program, "another program"),
     "another program's, empty": (other_program_without_tables, "another program"),
-    "another version's": (other_version, "another version of rewardcore (format 99)"),
+    "another version's": (other_version, "another version of rewardcore; delete it if"),
+    "an earlier version's": (no_room_given_back, "another version of rewardcore; delete it if"),
     "a directory": (lambda path: path.mkdir(), "is a directory"),
     "in a directory that is not there": (lambda path: path.parent.rmdir(), "does not exist; make it"),
 }

@@ -9,7 +9,7 @@ import pytest
 
 from rewardcore import ConfigurationError, Endpoint
 from rewardcore.http.endpoint import read_extra_body
-from rewardcore.http.secrets import Secret
+from rewardcore.http.mask import Secret
 
 URL = "http://127.0.0.1:8000/v1"
 KEY = "sk-very-secret-0123456789"

@@ -98,7 +98,6 @@ NOT_DONE = [
     "samples.jsonl",
     "verdicts.jsonl.partial",
     "verdicts.jsonl.partial.configuration",
-    "verdicts.jsonl.partial.index",
 ]
 
 
@@ -343,7 +342,7 @@ def test_rows_without_end_that_get_no_reply_end_the_run_unless_they_may_fail(fol
 @pytest.mark.parametrize(
     ("flags", "says"),
     [
-        (["--mode", "self"], "--mode must be one of asyncio, sync, process, not 'self'"),
+        (["--mode", "self"], '--mode must be "asyncio" or "sync" or "process", not \'self\''),
         (["--max-concurrent", "many"], "--max-concurrent must be a number or auto, not 'many'"),
         (["--max-concurrent", "none"], "--max-concurrent must be a number or auto, not 'none'"),
         (["--cache", "~nobody-of-that-name/judge.sqlite"], "cache "),
@@ -351,7 +350,7 @@ def test_rows_without_end_that_get_no_reply_end_the_run_unless_they_may_fail(fol
         (["--temperature", "hot"], "--temperature must be a number or none, not 'hot'"),
         (["--extra-body", "[1]"], "--extra-body must be a JSON object such as"),
         (["--extra-body", "{"], "--extra-body must be a JSON object: "),
-        (["--max-failures", "-1"], "--max-failures must be 0 or more, not -1"),
+        (["--max-failures", "-1"], "--max-failures must be a whole number of at least 0, not -1"),
         (["--rubric", "kindness"], "rubric 'kindness' is none of "),
         (["--deadline", "0"], "deadline must be seconds above 0"),
     ],

@@ -13,11 +13,11 @@ from rewardcore.rejection import Checkpoint, Plan, reject_sample, run
 @pytest.mark.parametrize(
     ("wrong", "says"),
     [
-        ({"num_rollout": 0}, "num_rollout must be a whole number of at least 1, not 0"),
-        ({"num_rollout": 2**20 + 1}, "num_rollout must be at most 1048576"),
+        ({"num_rollout": 0}, "num_rollout must be a whole number from 1 to 1048576, not 0"),
+        ({"num_rollout": 2**20 + 1}, "num_rollout must be a whole number from 1 to 1048576"),
         ({"num_rollout": None}, "num_rollout must be a whole number"),
-        ({"concurrency": 1.5}, "concurrency must be a whole number of at least 1, not 1.5"),
-        ({"max_data": 0}, "max_data must be a whole number of at least 1"),
+        ({"concurrency": 1.5}, "concurrency must be a whole number above 0, not 1.5"),
+        ({"max_data": 0}, "max_data must be a whole number above 0 or None"),
         ({"max_retries": -1}, "max_retries must be a whole number of at least 0"),
         ({"deadline": 0}, "deadline must be seconds above 0"),
         ({"cache": ":memory:"}, "cache must be True"),

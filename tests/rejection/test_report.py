@@ -8,10 +8,10 @@ from rewardcore import Verdict
 from rewardcore.failures import ServerFailed
 from rewardcore.rejection import Checkpoint, Outcome, lines_of, plots
 from rewardcore.rejection.comparison import write_comparison
+from rewardcore.rejection.figures import Errors
 from rewardcore.rejection.problems import Problem
 from rewardcore.rejection.report import write_picture, write_results
 from rewardcore.rejection.results import FIELDS, Result
-from rewardcore.rejection.statistics import Errors
 
 HUGE = 1.7e308
 

@@ -172,7 +172,7 @@ ctypes.CDLL(None).prctl(keeper._PR_SET_CHILD_SUBREAPER, 1)
 for _ in range(5):
     command = ["sh", "-c", "for orphan in 1 2 3 4 5 6 7 8; do sleep 0.05 & done"]
     kept = subprocess.Popen(
-        [sys.executable, "-I", "-S", keeper.__file__, "60", *command], stdin=subprocess.PIPE, stdout=subprocess.DEVNULL
+        [sys.executable, "-P", keeper.__file__, "60", *command], stdin=subprocess.PIPE, stdout=subprocess.DEVNULL
     )
     kept.wait()
     with open(f"/proc/self/task/{os.getpid()}/children") as file:

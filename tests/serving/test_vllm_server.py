@@ -18,6 +18,7 @@ import pytest
 import rewardcore as rc
 from rewardcore.failures import ConfigurationError, ServerFailed
 from rewardcore.serving import launch, port
+from tests.modes import scripts
 from tests.serving.conftest import Stand, is_alive, until
 
 
@@ -375,3 +376,23 @@ def test_the_command_is_vllms_server_in_this_python(stand: Stand, monkeypatch: p
         *[sys.executable, "-m", "vllm.entrypoints.openai.api_server", "--model", "m"],
         *["--served-model-name", "n", "--host", "127.0.0.1", "--port", "1", "--x"],
     ]
+
+
+WITHOUT_PSUTIL = """
+import sys
+sys.modules["psutil"] = None
+import rewardcore
+from rewardcore import rejection
+rejection.at("http://127.0.0.1:8000/v1")(rejection.Checkpoint("judge"))
+for use in (lambda: rewardcore.VllmServer, lambda: rejection.started()(rejection.Checkpoint("judge", "."))):
+    try:
+        use()
+    except rewardcore.ConfigurationError as error:
+        print(error)
+"""
+
+
+def test_without_psutil_the_extra_is_named_and_a_server_that_is_there_already_needs_none() -> None:
+    said, _, _ = scripts.run_inline(WITHOUT_PSUTIL)
+    assert [line.partition("needs")[0] for line in said.splitlines()] == ["VllmServer ", "a vLLM server of ours "]
+    assert said.count("pip install 'rewardcore[serving]'") == 2

@@ -1,4 +1,4 @@
-"""Figures of errors: against the standard library's, and what becomes of none, of one, and of huge ones."""
+"""Figures of errors: those of a whole population, and what becomes of none, of one, and of huge ones."""
 
 import json
 import math
@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from rewardcore.rejection.figures import EDGES, Errors
 from rewardcore.rejection.results import Counts
-from rewardcore.rejection.statistics import EDGES, Errors
 
 
 def document(error, valid=2, unparsed=1, failed=0):
@@ -29,7 +29,7 @@ def errors_of(*values):
 
 
 @given(st.lists(st.floats(0, 1e6), min_size=1, max_size=60))
-def test_the_figures_are_those_of_the_standard_library(values):
+def test_the_figures_are_those_of_all_errors_and_no_estimate_from_some(values):
     found = errors_of(*values).figures()
     assert found.mean == pytest.approx(statistics.fmean(values))
     assert found.median == pytest.approx(statistics.median(values))

@@ -7,7 +7,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from rewardcore import Endpoint
-from rewardcore.http.secrets import Mask, Secret
+from rewardcore.http.mask import Mask, Secret
 
 KEY = "sk-abcdefghijklmnop"
 TEAM = "team-0123456789"

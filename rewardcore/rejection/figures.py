@@ -11,6 +11,7 @@ from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from itertools import pairwise
+from statistics import mean, pstdev
 from typing import Any
 
 from .results import Counts
@@ -78,16 +79,15 @@ class Errors:
         ordered = sorted(self.values)
         valid = len(ordered)
         total = valid + self.unanswered + self.failed
-        mean = _mean(ordered) if ordered else None
         return Figures(
             total,
             valid,
             self.unanswered,
             self.failed,
             self.rollouts,
-            mean,
+            mean(ordered) if ordered else None,
             median_of(ordered),
-            None if mean is None else _deviation(ordered, mean),
+            pstdev(ordered) if ordered else None,
             ordered[0] if ordered else None,
             ordered[-1] if ordered else None,
             _bins(ordered),
@@ -95,23 +95,8 @@ class Errors:
 
 
 def median_of(ordered: Sequence[float]) -> float | None:
-    if not ordered:
-        return None
-    low, high = ordered[(len(ordered) - 1) // 2], ordered[len(ordered) // 2]
-    return low + (high - low) / 2
-
-
-def _mean(values: Sequence[float]) -> float:
-    try:
-        return math.fsum(values) / len(values)
-    except OverflowError:
-        return math.fsum(value / len(values) for value in values)
-
-
-def _deviation(values: Sequence[float], mean: float) -> float:
-    """Measured in the largest one, so that no square is too large to be a number."""
-    largest = max(abs(value - mean) for value in values)
-    return largest * math.sqrt(_mean([((value - mean) / largest) ** 2 for value in values])) if largest else 0.0
+    middle = ordered[(len(ordered) - 1) // 2 : len(ordered) // 2 + 1]
+    return mean(middle) if middle else None  # exact, where a sum of two huge ones would be infinite
 
 
 def _bins(ordered: Sequence[float]) -> tuple[Bin, ...]:
