@@ -30,7 +30,6 @@ from rewardcore.testing.latency import LatencyModel, Profile
 from rewardcore.testing.server_process import SimulatedServer, refuse_if_saturated
 
 VIRTUAL_URL = "http://judge.test/v1"
-VIRTUAL_CLOCK = VirtualClock()
 #: Seconds; long enough for the naive run of 34 virtual minutes.
 DEADLINE = 10_000.0
 T = TypeVar("T")
@@ -131,9 +130,9 @@ def virtual_stage(profile: Profile, seed: int) -> Iterator[Stage]:
     import respx
 
     with respx.mock(assert_all_called=False) as router:
-        blocks = PrefixBlocks()
+        blocks, clock = PrefixBlocks(), VirtualClock()  # from 0.0: at another time sums are rounded otherwise
         model = LatencyModel(profile, seed)
-        mounted = mount_judge(router, VIRTUAL_CLOCK, model, base_url=VIRTUAL_URL, witness=blocks.see)
+        mounted = mount_judge(router, clock, model, base_url=VIRTUAL_URL, witness=blocks.see)
         judge = mounted.judge
 
         def reset() -> None:
@@ -152,7 +151,7 @@ def virtual_stage(profile: Profile, seed: int) -> Iterator[Stage]:
 
         yield Stage(
             Endpoint(VIRTUAL_URL, model="judge"),
-            VIRTUAL_CLOCK,  # type: ignore[arg-type]  # a Clock by its methods
+            clock,  # type: ignore[arg-type]  # a Clock by its methods
             reset=reset,
             forget=forget,
             counts=counts,
@@ -165,7 +164,7 @@ def mock_this_worker() -> None:
 
     router = respx.mock(assert_all_called=False)
     router.start()
-    mount_judge(router, VIRTUAL_CLOCK, LatencyModel(Profile()), base_url=VIRTUAL_URL)
+    mount_judge(router, VirtualClock(), LatencyModel(Profile()), base_url=VIRTUAL_URL)
 
 
 def mocked_workers_stage() -> Stage:
