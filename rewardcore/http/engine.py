@@ -74,7 +74,7 @@ class Engine:
     _deadlines: Timetable[Call] = field(default_factory=lambda: Timetable(attrgetter("waiting")))
     _late: dict[Flight, float] = field(default_factory=dict)  # until when, the earliest first
     _air: OrderedDict[Flight, None] = field(default_factory=OrderedDict)  # wanted and sent, the earliest first
-    look_by: float = math.inf  # whatever is in the air, or leaves, has not stalled before
+    look_by: float = math.inf  # until when those in the air need not be looked at
     _look_at: float = -math.inf  # when to look for those that have stalled
     _stalling: int = 0  # how many in flight have stalled before
     _dying: int = 0
@@ -129,9 +129,10 @@ class Engine:
                 return self._give_up(oldest)
         if now >= self._look_at:
             when, stalled = self._next_stall()
-            least = self.patience.least(self.pace.window)
-            self._look_at = now + LOOK_SECONDS
-            self.look_by = max(self._look_at, min(when, now + (least if least < math.inf else _STEPS_ASIDE)))
+            self._look_at = self.look_by = now + LOOK_SECONDS
+            alone = self.patience.seconds(0, 0)
+            if self.pace.window == 1 and alone < math.inf:  # nobody overtakes anybody: what is known stays so
+                self.look_by = max(self._look_at, min(when, now + alone))
             if stalled is not None and when <= now:
                 return self._ask_again(stalled, now)
         ready = self._due(now)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import pairwise
 from typing import Any
 
 import altair as alt
@@ -70,7 +69,6 @@ def watched(table: Table, refused: Sequence[Row], ends: Sequence[Row]) -> dict[s
         alt.Tooltip("time:Q", title="virtual s", format=".1f"),
         alt.Tooltip("in_flight:Q", title="in flight"),
         alt.Tooltip("allowed:Q", format=".1f"),
-        alt.Tooltip("by:N"),
         alt.Tooltip("borne:Q"),
     ]
     base = look.chart(table.rows).encode(x=x)
@@ -79,9 +77,6 @@ def watched(table: Table, refused: Sequence[Row], ends: Sequence[Row]) -> dict[s
         look.chart(ends).mark_rule(strokeWidth=1).encode(x=x),
         base.mark_area(color=var("asyncio"), opacity=0.22, line=False, **step).encode(y=y),
         base.mark_line(strokeWidth=1.8, color=var("asyncio"), **step).encode(y="allowed:Q"),
-        look.chart(_rates(table.rows))
-        .mark_line(strokeWidth=1.8, color=var("rate"), **step)
-        .encode(x=x, y="allowed:Q", detail="span:N"),
     ]
     if any(row["borne"] is not None for row in table.rows):
         layers.append(look.dashed_line(base).encode(y="borne:Q"))
@@ -93,16 +88,6 @@ def watched(table: Table, refused: Sequence[Row], ends: Sequence[Row]) -> dict[s
         layers.append(crosses.encode(x=x, y=y, tooltip=told))
     layers.append(base.mark_point(opacity=0, size=120).encode(y=y, tooltip=tips))
     return look.finished(layers, "requests at once", _HEIGHT)
-
-
-def _rates(rows: Sequence[Row]) -> list[Row]:
-    """The spans in which a rate rules, each up to where a number takes over."""
-    found: list[Row] = []
-    for before, after in pairwise(rows):
-        if before["by"] == "a rate":
-            span = found[-1]["span"] if found and found[-1]["time"] == before["time"] else before["time"]
-            found += [{**before, "span": span}, {**before, "time": after["time"], "span": span}]
-    return found
 
 
 def of_the_best(table: Table) -> dict[str, Any]:

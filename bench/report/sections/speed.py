@@ -175,7 +175,6 @@ def concurrency(newest: Newest, endpoints: Endpoints) -> Section:
                 [
                     Key("area", "asyncio", "in flight"),
                     Key("line", "asyncio", "allowed at once"),
-                    Key("line", "rate", "allowed by a rate, × latency"),
                     Key("dashed", "ink", "what the endpoint bears"),
                     Key("cross", "bad", "refused"),
                 ],

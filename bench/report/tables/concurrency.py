@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from itertools import accumulate, pairwise
 
 from bench.profiles.drive import Played
@@ -58,22 +57,18 @@ def fixed(table: Table) -> dict[int, float]:
 
 
 def watched(profile: Profile, played: Played) -> Table:
-    """What is in flight, what is allowed (a number, or a rate times the latency), and what the endpoint bears then."""
+    """What is in flight, what is allowed, and what the endpoint bears then."""
     endpoint = profile.open()
-    rows: list[Row] = []
-    for moment in thinned(played):
-        is_rate = moment.rate < math.inf
-        rows.append(
-            {
-                "time": round(moment.time, 3),
-                "in_flight": moment.in_flight,
-                "allowed": round(moment.rate * moment.latency, 2) if is_rate else moment.window,
-                "by": "a rate" if is_rate else "a number",
-                "borne": endpoint.bears(moment.time),
-            }
-        )
-    columns = {"time": "virtual s", "in_flight": "in flight", "allowed": "allowed", "by": "by", "borne": "borne"}
-    return Table(columns, rows)
+    rows: list[Row] = [
+        {
+            "time": round(moment.time, 3),
+            "in_flight": moment.in_flight,
+            "allowed": moment.window,
+            "borne": endpoint.bears(moment.time),
+        }
+        for moment in thinned(played)
+    ]
+    return Table({"time": "virtual s", "in_flight": "in flight", "allowed": "allowed", "borne": "borne"}, rows)
 
 
 def sparse(table: Table, most: int = 25) -> Table:

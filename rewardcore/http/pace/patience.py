@@ -29,10 +29,6 @@ class Patience:
         self._heard += 1
         self._slowest = max(seconds, _FORGET * self._slowest)
 
-    def least(self, at_once: int) -> float:
-        """How long any attempt may take, among so many: one at a time is not overtaken."""
-        return self.seconds(_OVERTAKEN_BY if at_once > 1 else 0, 0)
-
     def seconds(self, overtaken_by: int, stalls: int) -> float:
         """How long an attempt may take that so many later ones have overtaken, after so many that stalled."""
         if self._fixed is not None:
