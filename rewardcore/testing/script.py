@@ -14,7 +14,6 @@ from typing import Any, NamedTuple, TypedDict, Unpack
 
 import orjson
 
-from ..arguments import check, is_number
 from ..failures import ConfigurationError
 
 
@@ -79,8 +78,8 @@ class When:
             raise ConfigurationError(f"times must be a whole number above 0, not {step.times!r}; leave it out for good")
         for name in ("seconds", "retry_after"):
             value = getattr(step, name)
-            is_fine = value is None or (is_number(value) and 0 <= value < math.inf)
-            check(name, value, "a finite number of at least 0", is_fine)
+            if value is not None and not (isinstance(value, int | float) and math.isfinite(value) and value >= 0):
+                raise ConfigurationError(f"{name} must be a finite number of at least 0, not {value!r}")
         self._steps.append(step)
         self._tell(self._text, self._steps)
         return self
